@@ -1,0 +1,22 @@
+"""Where the grammar and the shipped patterns lie: inside an installed package, or in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_root() -> Path:
+    """The directory that holds `grammar/` and `patterns/`."""
+    installed = _PACKAGE / "_data"
+    return installed if installed.is_dir() else _PACKAGE.parent
+
+
+def grammar_file() -> Path:
+    return data_root() / "grammar" / "fusion.lark"
+
+
+def patterns_root() -> Path:
+    """What `import "fusiondsl:..."` is relative to."""
+    return data_root() / "patterns"
