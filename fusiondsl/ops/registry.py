@@ -1,0 +1,96 @@
+"""Registration of declared ops as torch ops in namespace `fusiondsl`, once a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from fusiondsl.diagnostics.diagnostic import Diagnostic, FusionError, Label, Severity
+from fusiondsl.ir.program import OpDecl, Program
+from fusiondsl.ops.context import Context
+from fusiondsl.ops.dispatch import implementation
+from fusiondsl.ops.fake import fake_function
+from fusiondsl.ops.lookup import declared_overload, torch_overload
+from fusiondsl.ops.schema import schema_text
+
+NAMESPACE = "fusiondsl"
+
+# A registration lives as long as its Library object.
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
+_declared: dict[str, OpDecl] = {}
+_contexts: dict[str, Context] = {}
+
+
+def register(program: Program) -> None:
+    """Registers every op of the program that is not extern.
+
+    An op that is registered already with an equal declaration is left alone; one with another
+    declaration is an error, and then nothing is registered.
+    """
+    own = [decl for decl in program.ops.values() if not decl.extern]
+    conflicts = [_conflict(decl) for decl in own if _differs(decl)]
+    if conflicts:
+        raise FusionError(conflicts)
+    context = Context.of(program)
+    for decl in own:
+        if decl.torch_name not in _declared:
+            _define(decl, context)
+
+
+def overload(decl: OpDecl | str) -> torch._ops.OpOverload | None:
+    """The torch op of a declaration, or of a name (`rms_norm`, `vllm.all_reduce`).
+
+    None where it does not exist: an op of ours that is not registered, or an extern op whose
+    library has not been imported.
+    """
+    if isinstance(decl, OpDecl):
+        return declared_overload(decl)
+    own = torch_overload(f"{NAMESPACE}::{decl.replace('.', '_')}")
+    return own if own is not None else _extern(decl)
+
+
+def declaration(name: str) -> tuple[OpDecl, Context] | None:
+    """The registered declaration of an op, by its fusiondsl or its torch name."""
+    key = name if "::" in name else f"{NAMESPACE}::{name.replace('.', '_')}"
+    return (_declared[key], _contexts[key]) if key in _declared else None
+
+
+def _extern(name: str) -> torch._ops.OpOverload | None:
+    namespace, _, rest = name.partition(".")
+    if not rest:
+        return None
+    op, _, overload_name = rest.partition(".")
+    return torch_overload(f"{namespace}::{op}", overload_name)
+
+
+def _define(decl: OpDecl, context: Context) -> None:
+    name = _library.define(schema_text(decl), tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(name, implementation(decl, context), "CompositeExplicitAutograd")
+    torch.library.register_fake(decl.torch_name, fake_function(decl, context), lib=_library)
+    _declared[decl.torch_name] = decl
+    _contexts[decl.torch_name] = context
+
+
+def _identity(decl: OpDecl) -> OpDecl:
+    """What registration depends on: signature, meaning, conditions, kernels."""
+    return replace(decl, forms=(), available=(), effects=(), differs=(), doc=None, span=None)
+
+
+def _differs(decl: OpDecl) -> bool:
+    known = _declared.get(decl.torch_name)
+    return known is not None and _identity(known) != _identity(decl)
+
+
+def _conflict(decl: OpDecl) -> Diagnostic:
+    known = _declared[decl.torch_name]
+    labels = () if known.span is None else (Label(known.span, "registered from here"),)
+    return Diagnostic(
+        "FD501",
+        Severity.ERROR,
+        f"op `{decl.name}` is already registered in this process with another declaration",
+        decl.span,
+        labels,
+        (f"both would be the torch op `{decl.torch_name}`",),
+        "rename one of them, or start a new process",
+    )
