@@ -1,31 +1,78 @@
-"""Diagnostics about FX graphs given as text or in our saved form: FD600 to FD639."""
+"""Codes FD600 to FD639: FX graphs given as text or in our saved form."""
 
 from __future__ import annotations
 
-CODES: dict[str, str] = {
-    "FD600": "The graph file cannot be read. The path is wrong, a directory, or not permitted.",
-    "FD601": "The graph file is not text: it holds NUL bytes. A pickled or zipped graph cannot be "
-    "read; print it with `gm.print_readable(include_stride=True, include_device=True)`.",
-    "FD602": "The graph file is not valid UTF-8.",
-    "FD603": "The graph text is larger than the reader accepts.",
-    "FD604": "The text holds no FX graph. The reader looks for a `def forward(self, ...):` as "
-    "`gm.print_readable()` prints it.",
-    "FD605": "A statement of the graph text cannot be parsed.",
-    "FD606": "Expressions in the graph text are nested too deeply.",
-    "FD607": "A number in the graph text is out of range.",
-    "FD608": "A type annotation is not one that FX prints (`bf16[s77, 256][256, 1]cuda:0` or "
-    "`Sym(s77)`).",
-    "FD609": "An unknown dtype in a type annotation.",
-    "FD610": "An unknown device.",
-    "FD611": "A value is used that the graph does not define before.",
-    "FD612": "A call that is no single FX node (a nested call, an unknown constant or function).",
-    "FD613": "The tensor that an annotation describes cannot exist (negative size, wrong number "
-    "of strides).",
-    "FD614": "The graph text ends without `return`; what was never freed is taken as its output.",
-    "FD615": "The same parameter is declared twice.",
-    "FD616": "A statement that FX never prints.",
-    "FD620": "The file is not a saved graph of this version.",
-    "FD621": "The saved graph is damaged.",
-    "FD622": "The graph holds something that the saved form cannot express.",
-    "FD630": "A declared extern op cannot be defined in this process from its schema snapshot.",
+from fusiondsl.diagnostics.codes.info import CodeInfo
+
+CODES: dict[str, CodeInfo] = {
+    "FD600": CodeInfo(
+        "graph file cannot be read",
+        "The path is wrong, names a directory, or may not be read.",
+    ),
+    "FD601": CodeInfo(
+        "graph file is not text",
+        "The file holds NUL bytes. A pickled or zipped graph cannot be read: print the graph with "
+        "`gm.print_readable(include_stride=True, include_device=True)` instead.",
+    ),
+    "FD602": CodeInfo("graph file is not UTF-8", "Convert the file to UTF-8."),
+    "FD603": CodeInfo(
+        "graph text too large", "The reader accepts texts of up to 64 MiB; split the file."
+    ),
+    "FD604": CodeInfo(
+        "no FX graph in the text",
+        "The reader looks for `def forward(self, ...):`, as `gm.print_readable()` prints it.",
+    ),
+    "FD605": CodeInfo(
+        "statement of the graph text cannot be parsed",
+        "Graph text is a small part of Python: assignments of one call each, and one `return`.",
+    ),
+    "FD606": CodeInfo(
+        "expressions nested too deeply",
+        "FX prints one operation a statement; depth beyond the limit is no FX graph.",
+    ),
+    "FD607": CodeInfo("number out of range", "FX graphs hold 64-bit integers."),
+    "FD608": CodeInfo(
+        "not an FX type annotation",
+        "Annotations have the form `bf16[s77, 256][256, 1]cuda:0` (dtype, sizes, strides, device) "
+        "or `Sym(s77)`. Sizes are integer expressions over symbols.",
+    ),
+    "FD609": CodeInfo(
+        "unknown dtype in an annotation",
+        "Dtypes are written as FX abbreviates them: `bf16`, `f32`, `f8e4m3fn`, `i64`, `u8`, `b8`.",
+    ),
+    "FD610": CodeInfo("unknown device", "The device is not a type that torch knows."),
+    "FD611": CodeInfo(
+        "value used before it is defined",
+        "Every name must be a parameter or the left side of an earlier statement.",
+    ),
+    "FD612": CodeInfo(
+        "not a single FX node",
+        "The statement holds a nested call, or names a function or constant that FX does not "
+        "print.",
+    ),
+    "FD613": CodeInfo(
+        "annotation describes no tensor",
+        "A size is negative, or the numbers of sizes and strides differ.",
+    ),
+    "FD615": CodeInfo("parameter declared twice", "Names of placeholders are unique."),
+    "FD616": CodeInfo(
+        "not a statement of an FX graph",
+        "FX prints assignments, in-place operators, frees (`a = None`) and one `return`.",
+    ),
+    "FD620": CodeInfo(
+        "not a saved graph of this version",
+        "The file is not what `fusiondsl.graphs.save` writes, or another version wrote it.",
+    ),
+    "FD621": CodeInfo(
+        "saved graph damaged",
+        "The file has the form of a saved graph but contradicts itself; save the graph again.",
+    ),
+    "FD622": CodeInfo(
+        "graph cannot be saved",
+        "The graph holds an argument or a call target that the saved form cannot express.",
+    ),
+    "FD630": CodeInfo(
+        "declared extern op cannot be defined",
+        "The schema snapshot of the op is not one torch accepts.",
+    ),
 }

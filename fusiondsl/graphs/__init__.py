@@ -1,0 +1,6 @@
+"""FX graphs in and out: the reader for printed graphs, and a lossless form of our own."""
+
+from fusiondsl.graphs.opaque import OpaqueOp
+from fusiondsl.graphs.reader import ReadGraph, read
+
+__all__ = ["OpaqueOp", "ReadGraph", "read"]

@@ -1,0 +1,185 @@
+"""Symbolic sizes from text: one `ShapeEnv` and fake mode a graph, one symbol a name, no guards."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.functions import CeilDiv, CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from fusiondsl.graphs.expressions import BadText
+from fusiondsl.graphs.text import Call, Constant, Dotted, Expr, Infix, Prefix
+
+Size = int | torch.SymInt
+Scalar = int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool
+
+_HINT = 8192
+_HINT_STEP = 64
+_MAX_POWER = 64
+
+_INFIX: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": FloorDiv,
+    "%": PythonMod,
+    "==": sympy.Eq,
+    "!=": sympy.Ne,
+    "<": sympy.Lt,
+    "<=": sympy.Le,
+    ">": sympy.Gt,
+    ">=": sympy.Ge,
+    "&": sympy.And,
+    "|": sympy.Or,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "Max": Max,
+    "Min": Min,
+    "Mod": Mod,
+    "PythonMod": PythonMod,
+    "FloorDiv": FloorDiv,
+    "CleanDiv": CleanDiv,
+    "CeilDiv": CeilDiv,
+    "Eq": sympy.Eq,
+    "Ne": sympy.Ne,
+    "Lt": sympy.Lt,
+    "Le": sympy.Le,
+    "Gt": sympy.Gt,
+    "Ge": sympy.Ge,
+}
+
+
+class Symbols:
+    """The symbols of one graph. Equal names are one symbol; different names never alias."""
+
+    def __init__(self) -> None:
+        self.shape_env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=True)
+        self._by_name: dict[str, sympy.Symbol] = {}
+        self._hints: dict[sympy.Symbol, int] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def symbol(self, name: str, lower: int | None = None, upper: int | None = None) -> sympy.Symbol:
+        """The symbol called `name`; created at the first use, with its range if one is given."""
+        if name not in self._by_name:
+            unbacked = re.fullmatch(r"u\d+", name) is not None
+            create = self._unbacked if unbacked else self._backed
+            self._by_name[name] = create(name, lower, upper)
+        return self._by_name[name]
+
+    def size(self, expr: Expr) -> Size:
+        """An integer expression as `int` or `SymInt`."""
+        value = self._checked(expr)
+        if value.is_Integer:
+            return int(value)
+        if not isinstance(value, sympy.Expr) or value.is_integer is False:
+            raise BadText("FD608", "not an integer expression", expr.span)
+        return self.symint(value)
+
+    def symint(self, value: sympy.Expr) -> Size:
+        return self.shape_env.create_symintnode(value, hint=self._hint(value))
+
+    def scalar(self, expr: Expr) -> Scalar:
+        """What stands in `Sym(...)`: an integer, a comparison, or an unbacked float."""
+        if isinstance(expr, Dotted) and re.fullmatch(r"zuf\d+", expr.parts[0]):
+            with self.shape_env.ignore_fresh_unbacked_symbols():
+                return self.shape_env.create_unbacked_symfloat()
+        value = self._checked(expr)
+        if value in (sympy.true, sympy.false):
+            return bool(value)
+        if isinstance(value, sympy.logic.boolalg.Boolean):
+            return self.shape_env.create_symboolnode(value)
+        if value.is_Float:
+            return float(value)
+        return self.size(expr)
+
+    # --- symbols -------------------------------------------------------------------------------
+
+    def _backed(self, name: str, lower: int | None, upper: int | None) -> sympy.Symbol:
+        hint = _HINT + _HINT_STEP * len(self._by_name)
+        if upper is not None:
+            hint = min(hint, upper)
+        source = ConstantSource(_source_name(name))
+        symbol = self.shape_env.create_symbol(
+            max(hint, 2), source, DimDynamic.DYNAMIC, None, positive=True
+        )
+        assert isinstance(symbol, sympy.Symbol)
+        self._restrict(symbol, lower, upper)
+        self._hints[symbol] = max(hint, 2)
+        return symbol
+
+    def _unbacked(self, name: str, lower: int | None, upper: int | None) -> sympy.Symbol:
+        if isinstance(self.shape_env.unbacked_symint_counter, int):
+            self.shape_env.unbacked_symint_counter = int(name[1:])
+        with self.shape_env.ignore_fresh_unbacked_symbols():
+            symbol = self.shape_env.create_unbacked_symint().node.expr
+        self._restrict(symbol, 0 if lower is None else lower, upper)
+        return symbol
+
+    def _restrict(self, symbol: sympy.Symbol, lower: int | None, upper: int | None) -> None:
+        if lower is None and upper is None:
+            return
+        old = self.shape_env.var_to_range[symbol]
+        low = old.lower if lower is None else sympy.Integer(lower)
+        high = int_oo if upper is None else sympy.Integer(upper)
+        self.shape_env.var_to_range[symbol] = ValueRanges(low, high)
+
+    def _hint(self, value: sympy.Expr) -> int | None:
+        if not value.free_symbols <= self._hints.keys():
+            return None
+        return int(value.xreplace({s: sympy.Integer(self._hints[s]) for s in value.free_symbols}))
+
+    # --- expressions ---------------------------------------------------------------------------
+
+    def _checked(self, expr: Expr) -> Any:
+        try:
+            return self._value(expr)
+        except (ZeroDivisionError, TypeError, ValueError, AssertionError):
+            raise BadText("FD608", "not an expression over sizes", expr.span) from None
+
+    def _value(self, expr: Expr) -> Any:
+        match expr:
+            case Constant(value=bool() as value):
+                return sympy.true if value else sympy.false
+            case Constant(value=int() | float() as value):
+                return sympy.sympify(value)
+            case Dotted(parts=(name,)):
+                return self.symbol(name)
+            case Prefix(op="-", operand=operand):
+                return -self._value(operand)
+            case Infix(op="**", left=left, right=Constant(value=int() as power)):
+                if 0 <= power <= _MAX_POWER:
+                    return self._value(left) ** power
+            case Infix(op=op, left=left, right=right) if op in _INFIX:
+                return _INFIX[op](self._value(left), self._value(right))
+            case Call(func=Dotted(parts=(name,)), args=args) if name in _FUNCTIONS:
+                return _FUNCTIONS[name](*(self._value(arg) for arg in args))
+        raise BadText("FD608", "not an expression over sizes", expr.span)
+
+
+def _source_name(name: str) -> str:
+    """A source name for which `ShapeEnv` picks the number of `name`, so that it prints as written.
+
+    The number is a hash of the source's name; where torch picks otherwise, only the print differs.
+    """
+    match = re.fullmatch(r"s(\d{1,2})", name)
+    if match is None:
+        return name
+    for attempt in range(2000):
+        candidate = f"{name}_{attempt}"
+        if int(hashlib.sha256(candidate.encode()).hexdigest(), 16) % 100 == int(match[1]):
+            return candidate
+    return name
