@@ -11,7 +11,7 @@ class Source:
     """One input text. `name` is what diagnostics print (a path, or `<string>`)."""
 
     name: str
-    text: str
+    text: str = field(repr=False)
     _line_starts: list[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -102,6 +102,11 @@ CODES: dict[str, CodeInfo] = {
         "facts (`env.tp_size`) are dotted.",
         "let a.b = 3",
     ),
+    "FD023": CodeInfo(
+        "a literal of another language",
+        "Literals are `true`, `false` and `none`, in lower case.",
+        "let X = True",
+    ),
     "FD030": CodeInfo(
         "the file is not YAML",
         "The file could not be read as YAML. The message is the YAML reader's.",

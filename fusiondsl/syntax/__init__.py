@@ -1,0 +1,43 @@
+"""Text to abstract syntax and back: `.fuse` and YAML rule files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+
+from fusiondsl.diagnostics.diagnostic import Diagnostics
+from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.syntax import ast
+from fusiondsl.syntax.files import SUFFIXES, UNREADABLE, is_unreadable, read_source
+
+__all__ = [
+    "SUFFIXES",
+    "UNREADABLE",
+    "is_unreadable",
+    "parse",
+    "parse_file",
+    "read_source",
+]
+
+
+def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
+    """Reads a source; the suffix of its name decides between YAML and `.fuse`.
+
+    Always returns a module, with the items that could be read.
+    """
+    # The readers are imported late: a compiled artifact needs the abstract syntax, but no parser.
+    if PurePath(source.name).suffix in (".yaml", ".yml"):
+        from fusiondsl.syntax.yaml_reader import parse_module
+    else:
+        from fusiondsl.syntax.fuse import parse_module
+    before = len(diagnostics)
+    module = parse_module(source, diagnostics)
+    if not module.items and len(diagnostics) == before:
+        diagnostics.warning("FD006", "the file declares nothing", Span(source, 0, 0))
+    return module
+
+
+def parse_file(path: str | os.PathLike[str], diagnostics: Diagnostics) -> ast.Module | None:
+    """Reads a file; None if it cannot be read at all (a diagnostic of `UNREADABLE` says why)."""
+    source = read_source(path, diagnostics)
+    return None if source is None else parse(source, diagnostics)

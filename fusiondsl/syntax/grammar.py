@@ -1,0 +1,76 @@
+"""The parser made from `grammar/fusion.lark`: built once a process, with its bracket filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lark import Lark, Token
+from lark.lark import PostLex
+
+from fusiondsl.resources import grammar_file
+from fusiondsl.syntax.limits import MAX_NESTING
+
+STARTS = (
+    "module",
+    "statements_text",
+    "expression_text",
+    "condition_text",
+    "difference_text",
+    "type_text",
+    "param_text",
+    "impl_text",
+    "effect_text",
+)
+"""Start rules: a whole `.fuse` file, and the pieces of text in YAML files."""
+
+_OPENERS = frozenset({"LPAR", "LSQB", "LBRACE"})
+_CLOSERS = frozenset({"RPAR", "RSQB", "RBRACE"})
+
+
+class NestingError(Exception):
+    """Brackets nest deeper than `MAX_NESTING`."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__(str(token))
+        self.token = token
+
+
+class Brackets(PostLex):
+    """Drops newlines inside `(` and `[`, and remembers which brackets are open."""
+
+    always_accept = ()
+
+    def __init__(self) -> None:
+        self.open: list[Token] = []
+        self.closed: Token | None = None
+        """The opening bracket of the bracket closed last."""
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        self.open = opened = []
+        self.closed = None
+        for token in stream:
+            kind = token.type
+            if kind == "_SEP":
+                if opened and opened[-1].type != "LBRACE" and token[0] == "\n":
+                    continue
+            elif kind in _OPENERS:
+                opened.append(token)
+                if len(opened) > MAX_NESTING:
+                    raise NestingError(token)
+            elif kind in _CLOSERS and opened:
+                self.closed = opened.pop()
+            yield token
+
+
+def make_parser(builder: Any, brackets: Brackets) -> Lark:
+    """A parser that calls `builder` while it reads; `builder` has a method a grammar rule."""
+    return Lark(
+        grammar_file().read_text(encoding="utf-8"),
+        parser="lalr",
+        lexer="contextual",
+        start=list(STARTS),
+        maybe_placeholders=False,
+        postlex=brackets,
+        transformer=builder,
+    )

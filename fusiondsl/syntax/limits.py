@@ -1,0 +1,10 @@
+"""The limits on what is read, in one place; beyond them there is a diagnostic, never a crash."""
+
+from __future__ import annotations
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_NESTING = 200
+"""Brackets, blocks, operator chains and YAML collections inside each other."""
+MAX_SYNTAX_ERRORS = 50
+"""Per file; reading stops there."""
+MAX_INT = 2**63 - 1
