@@ -18,6 +18,7 @@ from fusiondsl.ops.errors import KernelContractError
 from fusiondsl.ops.fake import allocate
 from fusiondsl.ops.lookup import torch_overload
 from fusiondsl.ops.scope import NotWhole, Scope, Undecided, evaluate, sizes, truth
+from fusiondsl.target import Target
 
 _TORCH = "torch:"
 
@@ -47,7 +48,7 @@ def find_kernel(decl: OpDecl, impl: Impl, scope: Scope) -> Kernel | str:
     known = Scope(scope.values, scope.context, _facts())
     for condition in decl.available:
         if truth(condition.expr, known) is False:
-            return "the op is not available on this machine"
+            return "the declaration says it is not available on this machine"
     if impl.when is not None and _when(impl.when, known) is False:
         return "its `when` condition does not hold"
     function, reason = _locate(impl.location)
@@ -79,13 +80,11 @@ def run_kernel(
 
 @cache
 def _facts() -> dict[str, Any]:
-    """What conditions may ask about this process."""
-    facts: dict[str, Any] = {
-        "env.aiter": find_spec("aiter") is not None,
-        "env.vllm": find_spec("vllm") is not None,
-    }
-    arch = device_arch()
-    return facts if arch is None else {**facts, "env.arch": arch}
+    """What conditions may ask about this process. Without a GPU there is no architecture."""
+    facts: dict[str, Any] = dict(Target(arch=device_arch() or "none").known())
+    facts["env.aiter"] = find_spec("aiter") is not None
+    facts["env.vllm"] = find_spec("vllm") is not None
+    return facts
 
 
 def _when(expr: Expr, scope: Scope) -> bool | None:

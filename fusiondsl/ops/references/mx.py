@@ -32,7 +32,8 @@ def mxfp4_quant(x: torch.Tensor, scale_mode: str) -> tuple[torch.Tensor, torch.T
 def mxfp4_dequant(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """The f32 values of codes and row-major scales."""
     values = decode(unpack(codes)).unflatten(-1, (-1, GROUP))
-    return (values * decode_scales(scales).unsqueeze(-1)).flatten(-2)
+    scaled: torch.Tensor = values * decode_scales(scales).unsqueeze(-1)
+    return scaled.flatten(-2)
 
 
 @axiom("mxfp4_matmul")
@@ -46,7 +47,7 @@ def mxfp4_matmul(
     """`dequant(x) @ dequant(weight).T` in f32; `weight_scale` is stored `[K / 32, N]`."""
     left = mxfp4_dequant(codes, scales)
     right = mxfp4_dequant(weight, weight_scale.t())
-    return left @ right.t()
+    return torch.matmul(left, right.t())
 
 
 # --- e8m0 scales -------------------------------------------------------------------------------

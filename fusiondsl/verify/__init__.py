@@ -1,0 +1,1 @@
+"""Numeric verification: sample inputs and comparison metrics."""
