@@ -1,0 +1,1 @@
+"""Benchmarks of the engine; run one as `python -m benchmarks.apply`."""
