@@ -51,9 +51,7 @@ class Diagnostics:
         notes: Iterable[str] = (),
         help: str | None = None,
     ) -> None:
-        self.add(
-            Diagnostic(code, Severity.ERROR, message, span, tuple(labels), tuple(notes), help)
-        )
+        self.add(Diagnostic(code, Severity.ERROR, message, span, tuple(labels), tuple(notes), help))
 
     def warning(
         self,

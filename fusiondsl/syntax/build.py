@@ -128,7 +128,9 @@ class Builder(ExpressionBuilder):
         span = self._span(first, rest[-1] if rest else params)
         name = self._dotted(token)
         given = ClauseReader(clauses.items if clauses else (), self._diagnostics)
-        self._add(make_op(name, extern, params.items, results.items if results else (), given, span))
+        self._add(
+            make_op(name, extern, params.items, results.items if results else (), given, span)
+        )
 
     def op_body(self, parts: Parts) -> Block:
         return self._block(parts)
@@ -277,7 +279,9 @@ class Builder(ExpressionBuilder):
     def results(self, parts: Parts) -> Results:
         first, last = parts[0], parts[-1]
         if first.__class__ is not Token:
-            return Results((ast.Result(ast.Ident("result", first.span), first, first.span),), first.span)
+            return Results(
+                (ast.Result(ast.Ident("result", first.span), first, first.span),), first.span
+            )
         return Results(tuple(parts[1:-1]), self._span(first, last))
 
     def result(self, parts: Parts) -> ast.Result:
@@ -386,5 +390,3 @@ def check_bodies(rule: ast.Rule, diagnostics: Diagnostics) -> None:
                 rule.name.span,
                 help=f"add `{kind} {{ ... }}` with at least one statement",
             )
-
-

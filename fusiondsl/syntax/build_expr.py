@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lark import Token
@@ -12,7 +12,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims import expr as ex
-from fusiondsl.syntax import ast, literals
+from fusiondsl.syntax import ast, literals, precedence
 from fusiondsl.syntax.depth import too_deep
 
 T = TypeVar("T")
@@ -110,21 +110,8 @@ class ExpressionBuilder:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def binary(self, parts: Parts) -> ex.Binary:
-        left, op, right = parts
-        return ex.Binary(str(op), left, right, span=self._span(left, right))
-
-    def not_in(self, parts: Parts) -> ex.Binary:
-        return ex.Binary("not in", parts[0], parts[3], span=self._span(parts[0], parts[3]))
-
-    def is_(self, parts: Parts) -> ex.Binary:
-        return ex.Binary("==", parts[0], parts[2], span=self._span(parts[0], parts[2]))
-
-    def is_not(self, parts: Parts) -> ex.Binary:
-        return ex.Binary("!=", parts[0], parts[3], span=self._span(parts[0], parts[3]))
-
-    def unary(self, parts: Parts) -> ex.Unary:
-        return ex.Unary(str(parts[0]), parts[1], span=self._span(*parts))
+    def chain(self, parts: Parts) -> ex.Expr:
+        return precedence.nest(parts, self._source, self._token, self._diagnostics)
 
     def method(self, parts: Parts) -> ex.Method:
         receiver, name, _, arguments, closing = parts
@@ -184,7 +171,7 @@ class ExpressionBuilder:
         return ex.Ellipsis_(span=self._token(parts[0]))
 
     def group(self, parts: Parts) -> ex.Expr:
-        inner: ex.Expr = parts[1]
+        inner: ex.Expr = replace(parts[1], span=self._span(parts[0], parts[2]))
         return inner
 
     def sequence(self, parts: Parts) -> ex.Sequence:

@@ -36,7 +36,7 @@ _PUNCTUATION = {
     "DOT": ".",
 }
 _OPERATORS = frozenset(
-    "OR AND NOT IN IS COMPARE PLUS MINUS STAR POWER SLASH FLOOR PERCENT DOT".split()
+    "OR AND NOT_IN IN IS_NOT IS COMPARE PLUS MINUS STAR POWER SLASH FLOOR PERCENT DOT".split()
 )
 _EXPRESSION = frozenset("NAME SPREAD INT FLOAT SIZE STRING TRUE FALSE NONE LPAR LSQB".split())
 _STARTS_EXPRESSION = _EXPRESSION | {"TILDE"}
@@ -239,8 +239,6 @@ class Failure:
             return self._equal_hint(token, accepts)
         if kind == "COMPARE" and token == "==" and "EQUAL" in accepts:
             return "a value is given with a single `=`; `==` compares"
-        if kind == "COMPARE" and "AND" in accepts:
-            return "comparisons do not chain: write `a < b and b < c`"
         if kind in _STARTS_EXPRESSION and "COMMA" in accepts:
             return "is a `,` missing?"
         if kind == "COMMA" and "_SEP" in accepts:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -48,9 +50,21 @@ class Piece:
     offsets: Sequence[int] | None = None
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Reading makes many objects and no cycles: the collector would only walk them again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def parse_module(source: Source, diagnostics: Diagnostics) -> ast.Module:
     """All items that could be read; what could not is reported."""
-    with _LOCK:
+    with _LOCK, _without_collector():
         return _Reader(source, diagnostics).module()
 
 

@@ -66,7 +66,9 @@ def _unescape(found: re.Match[str]) -> str:
     if len(escape) == 5:
         code = int(escape[1:], 16)
         if 0xD800 <= code < 0xE000:
-            raise LiteralError(f"`{found[0]}` is half of a pair, not a character", found.start() + 1, 6)
+            raise LiteralError(
+                f"`{found[0]}` is half of a pair, not a character", found.start() + 1, 6
+            )
         return chr(code)
     if escape not in _ESCAPES:
         raise LiteralError(f"unknown escape `{found[0]}`", found.start() + 1, 2)
