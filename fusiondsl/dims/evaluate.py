@@ -492,6 +492,9 @@ class LookupTable:
             return Truth.TRUE
         if isinstance(key, Name) and key.id not in self.scope and not dtypes.is_dtype(key.id):
             return equal(arg, key.id, facts)  # a bare word, as `gfx942`, is that string
+        if isinstance(key, SequenceExpr):
+            misses = [_negation(self._fits(item, arg, facts)) for item in key.items]
+            return _negation(_conjunction(misses))
         value = evaluate(key, self.scope, facts)
         if not isinstance(value, tuple):
             return equal(arg, value, facts)

@@ -18,7 +18,7 @@ def _span() -> Span | None:
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A dtype as a value, by its fusiondsl name (`bf16`, `f8e4m3fn`) or the arch-dependent `fp8`."""
+    """A dtype as a value: its fusiondsl name (`bf16`, `f8e4m3fn`) or the arch-dependent `fp8`."""
 
     name: str
 
@@ -33,7 +33,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name: value, dimension, scalar, dtype, dtype set or `let`; may be dotted (`env.tp_size`)."""
+    """The name of a value, dimension, dtype, dtype set or `let`; may be dotted (`env.tp_size`)."""
 
     id: str
     span: Span | None = _span()

@@ -81,13 +81,7 @@ class _Solver:
         """Names given by others that are not bound yet, a system of equations at work."""
 
     def run(self) -> Solution:
-        waiting = []
-        for index, (expr, found) in enumerate(self.equations):
-            name = _bare_name(expr)
-            if name is not None and name not in self.bound and name not in self.scope:
-                self.bound[name] = found
-            else:
-                waiting.append(index)
+        waiting = [i for i in range(len(self.equations)) if not self._bare(i)]
         linear: dict[int, Dim] = {}
         while waiting or linear:
             before = len(waiting) + len(linear)
@@ -98,6 +92,22 @@ class _Solver:
                 break
         self._substitute_back()
         return Solution(self.bound, self._unsolved())
+
+    def _bare(self, index: int) -> bool:
+        """The common case, a size that is just a name: bound or checked on the spot."""
+        expr, found = self.equations[index]
+        name = _bare_name(expr)
+        if name is None:
+            return False
+        if name not in self.scope and name not in self.bound:
+            self.bound[name] = found
+            return True
+        known = as_dim(self.scope.get(name, self.bound.get(name)))
+        if known is None:
+            return False
+        if known != found:
+            self._check(index, self.facts.compare("==", known, found))
+        return True
 
     # --- one equation --------------------------------------------------------------------------
 
