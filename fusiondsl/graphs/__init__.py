@@ -2,5 +2,6 @@
 
 from fusiondsl.graphs.opaque import OpaqueOp
 from fusiondsl.graphs.reader import ReadGraph, read
+from fusiondsl.graphs.saved import load, save
 
-__all__ = ["OpaqueOp", "ReadGraph", "read"]
+__all__ = ["OpaqueOp", "ReadGraph", "load", "read", "save"]

@@ -6,22 +6,21 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 from torch import fx
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
-from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.diagnostics.source import Span
 from fusiondsl.graphs.build import GraphBuilder
 from fusiondsl.graphs.externs import define_missing
+from fusiondsl.graphs.files import UNUSABLE, load_text, refuse
 from fusiondsl.graphs.parser import parse_graphs
+from fusiondsl.graphs.saved import is_saved, loads
 from fusiondsl.graphs.symbols import Symbols
 from fusiondsl.graphs.text import GraphText
 from fusiondsl.ir.program import Program
 
-MAX_BYTES = 64 << 20
-_UNUSABLE = 2
 _DEVICE = re.compile(
     r"\]\[[^\[\]]*\]([a-z]+(?::\d+)?)\"|device\(type='([a-z]+)'(?:, index=(\d+))?\)"
 )
@@ -41,7 +40,7 @@ class ReadGraph:
 def read(
     source: str | Path, *, program: Program | None = None, device: str | None = None
 ) -> list[ReadGraph]:
-    """The graphs of a file, or of a text (a `str` with a line break).
+    """The graphs of a file (printed, or saved by `save`), or of a text (a `str` with line breaks).
 
     `program`: extern ops it declares and this process lacks are defined first, with a fake each;
     other unknown ops become an `OpaqueOp`. `device` is that of values printed without one; by
@@ -51,14 +50,17 @@ def read(
     if program is not None:
         define_missing(program)
     text = load_text(source)
+    if is_saved(text):
+        gm, symbols = loads(text)
+        return [ReadGraph(gm, text.name, symbols)]
     diagnostics = Diagnostics()
     parsed = parse_graphs(text, diagnostics)
     if not parsed:
-        _refuse(diagnostics, "FD604", f"no FX graph in {text.name}", Span(text, 0, 0))
+        refuse(diagnostics, "FD604", f"no FX graph in {text.name}", Span(text, 0, 0))
     default = torch.device(device or _usual_device(text.text))
     graphs = [] if diagnostics.has_errors else _build_all(parsed, default, diagnostics)
     if diagnostics.has_errors:
-        raise FusionError(diagnostics, _UNUSABLE)
+        raise FusionError(diagnostics, UNUSABLE)
     return graphs
 
 
@@ -94,37 +96,3 @@ def _usual_device(text: str) -> str:
         for annotated, kind, number in _DEVICE.findall(text)
     )
     return found.most_common(1)[0][0] if found else "cpu"
-
-
-# --- the text ----------------------------------------------------------------------------------
-
-
-def load_text(source: str | Path) -> Source:
-    """The file at `source`, or `source` itself where it is a text."""
-    if isinstance(source, str) and "\n" in source:
-        return _decoded("<string>", source)
-    path = Path(source)
-    diagnostics = Diagnostics()
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            _refuse(diagnostics, "FD603", f"{path} is larger than {MAX_BYTES >> 20} MiB", None)
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a usable path"
-        _refuse(diagnostics, "FD600", f"cannot read {str(source)[:200]}: {reason}", None)
-    if b"\0" in data:
-        _refuse(diagnostics, "FD601", f"{path} is not a text file", None)
-    try:
-        return _decoded(str(path), data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        message = f"{path} is not UTF-8 (byte {error.start})"
-        _refuse(diagnostics, "FD602", message, None)
-
-
-def _decoded(name: str, text: str) -> Source:
-    return Source(name, text.replace("\r\n", "\n").removeprefix("\ufeff"))
-
-
-def _refuse(diagnostics: Diagnostics, code: str, message: str, span: Span | None) -> NoReturn:
-    diagnostics.error(code, message, span)
-    raise FusionError(diagnostics, _UNUSABLE)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -59,6 +61,15 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class SymbolFacts:
+    """The range of a symbol and the size it had when its graph was traced, where known."""
+
+    lower: int | None = None
+    upper: int | None = None
+    hint: int | None = None
+
+
 class Symbols:
     """The symbols of one graph. Equal names are one symbol; different names never alias."""
 
@@ -72,12 +83,12 @@ class Symbols:
     def names(self) -> tuple[str, ...]:
         return tuple(self._by_name)
 
-    def symbol(self, name: str, lower: int | None = None, upper: int | None = None) -> sympy.Symbol:
-        """The symbol called `name`; created at the first use, with its range if one is given."""
+    def symbol(self, name: str, facts: SymbolFacts | None = None) -> sympy.Symbol:
+        """The symbol called `name`; created at the first use, with what is known about it."""
         if name not in self._by_name:
             unbacked = re.fullmatch(r"u\d+", name) is not None
             create = self._unbacked if unbacked else self._backed
-            self._by_name[name] = create(name, lower, upper)
+            self._by_name[name] = create(name, facts or SymbolFacts())
         return self._by_name[name]
 
     def size(self, expr: Expr) -> Size:
@@ -100,7 +111,7 @@ class Symbols:
         value = self._checked(expr)
         if value in (sympy.true, sympy.false):
             return bool(value)
-        if isinstance(value, sympy.logic.boolalg.Boolean):
+        if not isinstance(value, sympy.Expr):
             return self.shape_env.create_symboolnode(value)
         if value.is_Float:
             return float(value)
@@ -108,34 +119,37 @@ class Symbols:
 
     # --- symbols -------------------------------------------------------------------------------
 
-    def _backed(self, name: str, lower: int | None, upper: int | None) -> sympy.Symbol:
-        hint = _HINT + _HINT_STEP * len(self._by_name)
-        if upper is not None:
-            hint = min(hint, upper)
+    def _backed(self, name: str, facts: SymbolFacts) -> sympy.Symbol:
+        hint = facts.hint
+        if hint is None:
+            hint = min(_HINT + _HINT_STEP * len(self._by_name), facts.upper or _HINT)
         source = ConstantSource(_source_name(name))
-        symbol = self.shape_env.create_symbol(
-            max(hint, 2), source, DimDynamic.DYNAMIC, None, positive=True
-        )
+        with _numbered(self.shape_env, name):
+            symbol = self.shape_env.create_symbol(
+                hint,
+                source,
+                DimDynamic.DYNAMIC,
+                None,
+                positive=True,
+                do_not_specialize_zero_one=True,
+            )
         assert isinstance(symbol, sympy.Symbol)
-        self._restrict(symbol, lower, upper)
-        self._hints[symbol] = max(hint, 2)
+        # Sizes 0 and 1 are always specialised, so a size with a symbol is at least 2.
+        self._restrict(symbol, 2 if facts.lower is None else facts.lower, facts.upper)
+        self._hints[symbol] = hint
         return symbol
 
-    def _unbacked(self, name: str, lower: int | None, upper: int | None) -> sympy.Symbol:
+    def _unbacked(self, name: str, facts: SymbolFacts) -> sympy.Symbol:
         if isinstance(self.shape_env.unbacked_symint_counter, int):
             self.shape_env.unbacked_symint_counter = int(name[1:])
         with self.shape_env.ignore_fresh_unbacked_symbols():
             symbol = self.shape_env.create_unbacked_symint().node.expr
-        self._restrict(symbol, 0 if lower is None else lower, upper)
+        self._restrict(symbol, 0 if facts.lower is None else facts.lower, facts.upper)
         return symbol
 
-    def _restrict(self, symbol: sympy.Symbol, lower: int | None, upper: int | None) -> None:
-        if lower is None and upper is None:
-            return
-        old = self.shape_env.var_to_range[symbol]
-        low = old.lower if lower is None else sympy.Integer(lower)
+    def _restrict(self, symbol: sympy.Symbol, lower: int, upper: int | None) -> None:
         high = int_oo if upper is None else sympy.Integer(upper)
-        self.shape_env.var_to_range[symbol] = ValueRanges(low, high)
+        self.shape_env.var_to_range[symbol] = ValueRanges(sympy.Integer(lower), high)
 
     def _hint(self, value: sympy.Expr) -> int | None:
         if not value.free_symbols <= self._hints.keys():
@@ -168,6 +182,19 @@ class Symbols:
             case Call(func=Dotted(parts=(name,)), args=args) if name in _FUNCTIONS:
                 return _FUNCTIONS[name](*(self._value(arg) for arg in args))
         raise BadText("FD608", "not an expression over sizes", expr.span)
+
+
+@contextmanager
+def _numbered(shape_env: ShapeEnv, name: str) -> Iterator[None]:
+    """Numbers from 100 on come from collisions, so the smaller ones are taken for the moment."""
+    taken: set[int] = getattr(shape_env, "unique_ids", set())
+    match = re.fullmatch(r"s(\d{3,4})", name)
+    blocked = set(range(int(match[1]))) - taken if match else set()
+    taken |= blocked
+    try:
+        yield
+    finally:
+        taken -= blocked
 
 
 def _source_name(name: str) -> str:
