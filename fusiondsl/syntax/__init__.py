@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import PurePath
 
+from fusiondsl.diagnostics.codes.syntax import UNREADABLE
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.syntax import ast
-from fusiondsl.syntax.files import SUFFIXES, UNREADABLE, is_unreadable, read_source
+from fusiondsl.syntax.files import SUFFIXES, is_unreadable, read_source
 
 __all__ = [
     "SUFFIXES",

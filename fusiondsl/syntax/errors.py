@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lark import Token
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Label, Severity
 from fusiondsl.diagnostics.source import Span
@@ -17,8 +17,8 @@ from fusiondsl.syntax.limits import MAX_NESTING
 
 _ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule")
 _CLAUSES = frozenset(
-    "doc means form where available impl effect differs let match replace allow before after"
-    " example".split()
+    {"doc", "means", "form", "where", "available", "impl", "effect", "differs", "let", "match"}
+    | {"replace", "allow", "before", "after", "example"}
 )
 _PUNCTUATION = {
     "LPAR": "(",
@@ -36,9 +36,12 @@ _PUNCTUATION = {
     "DOT": ".",
 }
 _OPERATORS = frozenset(
-    "OR AND NOT_IN IN IS_NOT IS COMPARE PLUS MINUS STAR POWER SLASH FLOOR PERCENT DOT".split()
+    {"OR", "AND", "NOT_IN", "IN", "IS_NOT", "IS", "COMPARE", "PLUS", "MINUS", "STAR", "POWER"}
+    | {"SLASH", "FLOOR", "PERCENT", "DOT"}
 )
-_EXPRESSION = frozenset("NAME SPREAD INT FLOAT SIZE STRING TRUE FALSE NONE LPAR LSQB".split())
+_EXPRESSION = frozenset(
+    {"NAME", "SPREAD", "INT", "FLOAT", "SIZE", "STRING", "TRUE", "FALSE", "NONE", "LPAR", "LSQB"}
+)
 _STARTS_EXPRESSION = _EXPRESSION | {"TILDE"}
 _CLOSING = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
 _WORDS = {"NAME": "a name", "STRING": "a string", "_SEP": "the end of the line", "$END": "the end"}
@@ -67,7 +70,7 @@ class Failure:
             case NestingError(token=token) | UnexpectedToken(token=token):
                 self.position = self._start(token)
             case _:
-                self.position = self.error.pos_in_stream or 0
+                self.position = getattr(self.error, "pos_in_stream", None) or 0
 
     def _start(self, token: Token) -> int:
         if token.type == "$END":
@@ -102,8 +105,8 @@ class Failure:
         char = self.text[position]
         span = self.at(position, position + 1)
         if char == '"':
-            hint = 'end the string with `"` on the same line'
-            return self._made("FD014", "the string is not closed", self._rest(), help=hint)
+            fix = 'end the string with `"` on the same line'
+            return self._made("FD014", "the string is not closed", self._rest(), help=fix)
         if char.isdigit():
             return self._made("FD018", "malformed number", self._word())
         shown = f"`{char}`" if char.isprintable() else f"U+{ord(char):04X}"
@@ -130,6 +133,8 @@ class Failure:
         unknown = self._unknown_clause(token, accepts)
         if unknown is not None:
             return unknown
+        if opener is not None and token.type == "LBRACE" and self._clause_word(token):
+            return self._unclosed_block(opener, token)
         found = self._found(token)
         message = f"expected {self._expected(accepts)}, found {found}"
         return self._made(
@@ -177,6 +182,18 @@ class Failure:
             help=f"add `{closing}`",
         )
 
+    def _clause_word(self, token: Token) -> str | None:
+        """The clause keyword in front of `token`, where it starts its line."""
+        line = self.text[: self._start(token)].rpartition("\n")[2]
+        word = line.strip()
+        return word if word in _CLAUSES else None
+
+    def _unclosed_block(self, opener: Token, token: Token) -> Diagnostic:
+        word = self._clause_word(token)
+        labels = (Label(self._span(token), f"`}}` is missing before `{word}`"),)
+        message = f"`{opener}` is never closed"
+        return self._made("FD011", message, self._span(opener), labels=labels, help="add `}`")
+
     def _open_label(self, opener: Token | None, token: Token) -> tuple[Label, ...]:
         """Points at an open `(` or `[` of an earlier line: newlines do not count inside it."""
         if opener is None or opener.type == "LBRACE":
@@ -211,7 +228,7 @@ class Failure:
     def _expected(self, accepts: frozenset[str]) -> str:
         rest = set(accepts)
         words: list[str] = []
-        if _EXPRESSION <= rest:
+        if rest >= _EXPRESSION:
             words.append("an expression")
             rest -= _EXPRESSION | {"MINUS", "NOT", "TILDE", "ELLIPSIS", "COLON"}
         elif len(rest & _OPERATORS) > 3:

@@ -27,7 +27,7 @@ def read_source(path: str | os.PathLike[str], diagnostics: Diagnostics) -> Sourc
 
 def _read_bytes(name: str, diagnostics: Diagnostics) -> bytes | None:
     try:
-        with open(name, "rb") as file:
+        with Path(name).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

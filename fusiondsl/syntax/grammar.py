@@ -47,7 +47,8 @@ class Brackets(PostLex):
         """The opening bracket of the bracket closed last."""
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        self.open = opened = []
+        opened: list[Token] = []
+        self.open = opened
         self.closed = None
         for token in stream:
             kind = token.type

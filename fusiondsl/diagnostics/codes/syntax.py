@@ -56,8 +56,8 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD014": CodeInfo(
         "broken string",
-        "A string starts and ends with a double quote on one line. Escapes are `\\n`, `\\t`, `\\r`, "
-        '`\\\\`, `\\"` and `\\u` with four hexadecimal digits.',
+        "A string starts and ends with a double quote on one line. Escapes are `\\n`, `\\t`, "
+        '`\\r`, `\\\\`, `\\"` and `\\u` with four hexadecimal digits.',
         'import "ops.fuse',
     ),
     "FD015": CodeInfo(
