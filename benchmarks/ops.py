@@ -27,6 +27,24 @@ _MUTATING_OPS = (
         "static_scaled_fp8_quant(Tensor! result, Tensor input, Tensor scale,"
         " int[]? group_shape=None) -> ()"
     ),
+    (
+        "dynamic_per_token_scaled_fp8_quant(Tensor! result, Tensor input, Tensor! scale,"
+        " Tensor? scale_ub) -> ()"
+    ),
+    (
+        "per_token_group_fp8_quant(Tensor input, Tensor! output_q, Tensor! output_s,"
+        " int group_size, float eps, float fp8_min, float fp8_max, bool scale_ue8m0,"
+        " bool dummy_is_scale_transposed, bool dummy_is_tma_aligned) -> ()"
+    ),
+    (
+        "rms_norm_dynamic_per_token_quant(Tensor! result, Tensor input, Tensor weight,"
+        " Tensor! scale, float epsilon, Tensor? scale_ub, Tensor!? residual) -> ()"
+    ),
+    (
+        "rms_norm_per_block_quant(Tensor! result, Tensor input, Tensor weight, Tensor! scale,"
+        " float epsilon, Tensor? scale_ub, Tensor!? residual, int group_size,"
+        " bool is_scale_transposed) -> ()"
+    ),
     "silu_and_mul(Tensor! result, Tensor input) -> ()",
     "silu_and_mul_quant(Tensor! result, Tensor input, Tensor scale) -> ()",
     (
@@ -117,6 +135,13 @@ def register() -> None:
         " SymInt? variance_size=None) -> (Tensor, Tensor)",
         _ir_fused_add_rms_norm,
     )
+
+
+def register_numbered(count: int) -> None:
+    """Define `bench::source0`, `bench::source1`, ... and `bench::fused`."""
+    for index in range(count):
+        _define("bench", f"source{index}(Tensor x) -> Tensor", _like_first)
+    _define("bench", "fused(Tensor x, int which) -> Tensor", _like_first)
 
 
 register()
