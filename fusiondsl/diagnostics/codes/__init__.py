@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusiondsl.diagnostics.codes import graphs, lints, names, order, syntax, target, types
+from fusiondsl.diagnostics.codes import artifact, graphs, lints, names, order, syntax, target, types
 from fusiondsl.diagnostics.codes.info import CodeInfo
 from fusiondsl.diagnostics.codes.syntax import UNREADABLE
 
@@ -14,6 +14,7 @@ CODES: dict[str, CodeInfo] = {
     **order.CODES,
     **target.CODES,
     **graphs.CODES,
+    **artifact.CODES,
 }
 
 __all__ = ["CODES", "UNREADABLE", "CodeInfo"]

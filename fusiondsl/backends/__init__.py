@@ -1,0 +1,1 @@
+"""What compiled rules become: a graph pass, or an artifact."""

@@ -1,0 +1,212 @@
+"""Compiled rules as a file: versioned, deterministic, checksummed data that executes nothing.
+
+Line one is a header (format, version, length and SHA-256 of the rest), line two the checked program
+and its target. Loading needs neither the parser nor the files the rules were written in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fusiondsl import ir
+from fusiondsl.backends.plain import Damaged, Json, decode, encode
+from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.target import ENV_FACTS, Target
+
+FORMAT = "fusiondsl artifact"
+VERSION = 1
+SUFFIX = ".fused"
+
+_UNREADABLE = 2
+_MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    program: ir.Program
+    target: Target
+    digest: str
+    """SHA-256 of the content: equal for equal rules, declarations and target."""
+
+
+def dumps(program: ir.Program, target: Target) -> bytes:
+    """The artifact as bytes, the same for the same program and target wherever it is made."""
+    body = _json({"program": encode(program), "target": _target_data(target)})
+    header: Json = {
+        "format": FORMAT,
+        "version": VERSION,
+        "writer": _own_version(),
+        "bytes": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    return _json(header) + b"\n" + body + b"\n"
+
+
+def loads(data: bytes, name: str = "<artifact>") -> Artifact:
+    """The program and target in `data`; refuses what is damaged or of another version."""
+    head, _, body = data.partition(b"\n")
+    digest = _checked_digest(head, body, name)
+    try:
+        content = json.loads(body)
+        program = decode(content["program"])
+        target = _target(content["target"])
+    except (Damaged, KeyError, TypeError, ValueError, RecursionError) as error:
+        _refuse("FD642", f"`{name}` is damaged: {_shown(error)}")
+    if not isinstance(program, ir.Program):
+        _refuse("FD642", f"`{name}` is damaged: it holds no program")
+    return Artifact(program, target, digest)
+
+
+def save(path: str | os.PathLike[str], program: ir.Program, target: Target) -> None:
+    """Writes the artifact; the file is complete or, after an error, as it was before."""
+    write_atomically(path, dumps(program, target))
+
+
+def load(path: str | os.PathLike[str]) -> Artifact:
+    name = os.fspath(path)
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        _refuse("FD640", f"cannot read `{name}`: {_reason(error)}")
+    if len(data) > _MAX_BYTES:
+        _refuse("FD641", f"`{name}` is larger than {_MAX_BYTES >> 20} MiB")
+    return loads(data, name)
+
+
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Does the name say that it is an artifact and not a rule file?"""
+    return Path(path).suffix == SUFFIX
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """All of `data` or nothing: a reader never sees half a file."""
+    place = Path(path)
+    try:
+        mode = _mode_for(place)
+        handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    except (OSError, ValueError) as error:
+        _refuse("FD644", f"cannot write `{place}`: {_reason(error)}")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(place)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        _refuse("FD644", f"cannot write `{place}`: {_reason(error)}")
+
+
+def _mode_for(place: Path) -> int:
+    """The mode of the file that is replaced, else what the process gives new files."""
+    if place.exists():
+        return place.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+# --- header ------------------------------------------------------------------------------------
+
+
+def _checked_digest(head: bytes, body: bytes, name: str) -> str:
+    """The checksum of the body, where the header agrees with it."""
+    try:
+        header = json.loads(head)
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        _refuse("FD641", f"`{name}` is not an artifact of fusiondsl")
+    if header.get("version") != VERSION:
+        _refuse_version(header, name)
+    body = body.removesuffix(b"\n")
+    if header.get("bytes") != len(body):
+        expected = header.get("bytes")
+        _refuse("FD642", f"`{name}` is damaged: {len(body)} bytes where {expected} were written")
+    digest = hashlib.sha256(body).hexdigest()
+    if header.get("sha256") != digest:
+        _refuse("FD642", f"`{name}` is damaged: its checksum differs")
+    return digest
+
+
+def _refuse_version(header: dict[str, Any], name: str) -> NoReturn:
+    found, writer = str(header.get("version"))[:20], str(header.get("writer"))[:20]
+    _refuse(
+        "FD643",
+        f"`{name}` has format version {found}, and this is fusiondsl {_own_version()}, which reads "
+        f"version {VERSION}",
+        help=f"fusiondsl {writer} wrote it: compile the rules again, or use that version",
+    )
+
+
+def _refuse(code: str, message: str, help: str | None = None) -> NoReturn:
+    diagnostics = Diagnostics()
+    diagnostics.error(code, message, None, help=help)
+    raise FusionError(diagnostics, _UNREADABLE)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _shown(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    text = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return text[:200]
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("fusiondsl")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+# --- content -----------------------------------------------------------------------------------
+
+
+def _json(data: Json) -> bytes:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _target_data(target: Target) -> Json:
+    return {
+        "arch": target.arch,
+        "tp_size": target.tp_size,
+        "tp_group": target.tp_group,
+        "facts": dict(sorted(target.facts.items())),
+    }
+
+
+_TARGET_TYPES: dict[str, tuple[type, ...]] = {
+    "arch": (str, type(None)),
+    "tp_size": (int, type(None)),
+    "tp_group": (str, type(None)),
+    "facts": (dict,),
+}
+
+
+def _target(data: Json) -> Target:
+    if not isinstance(data, dict) or data.keys() != _TARGET_TYPES.keys():
+        raise Damaged("the target is not complete")
+    values: dict[str, Any] = dict(data)
+    for key, kinds in _TARGET_TYPES.items():
+        if type(values[key]) not in kinds:
+            raise Damaged(f"target.{key} has a value of the wrong kind")
+    for key, fact in values["facts"].items():
+        if key not in ENV_FACTS:
+            raise Damaged(f"unknown target fact {key!r}")
+        if not isinstance(fact, str | int | float):
+            raise Damaged(f"{key} has a value of the wrong kind")
+    return Target(**values)

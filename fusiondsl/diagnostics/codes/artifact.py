@@ -1,0 +1,34 @@
+"""Codes FD640 to FD659: compiled artifacts."""
+
+from __future__ import annotations
+
+from fusiondsl.diagnostics.codes.info import CodeInfo
+
+CODES: dict[str, CodeInfo] = {
+    "FD640": CodeInfo(
+        "artifact cannot be read",
+        "The path is wrong, names a directory, or may not be read.",
+    ),
+    "FD641": CodeInfo(
+        "not an artifact",
+        "An artifact is what `fusiondsl compile PATHS -o FILE` writes. Rule files are compiled "
+        "first, graph dumps are given with `--graph`.",
+    ),
+    "FD642": CodeInfo(
+        "artifact damaged",
+        "The file begins like an artifact, but what follows is not what was written: it was cut "
+        "short, changed, or mixed with another file. Nothing of it is used. Compile the rules "
+        "again.",
+    ),
+    "FD643": CodeInfo(
+        "artifact of another version",
+        "Artifacts carry the version of their format, and only that version is read: a guess at "
+        "another one could rewrite a graph wrongly. Compile the rules again with the installed "
+        "version.",
+    ),
+    "FD644": CodeInfo(
+        "file cannot be written",
+        "The directory does not exist or may not be written to, or the disk is full. What was at "
+        "that path before is unchanged.",
+    ),
+}

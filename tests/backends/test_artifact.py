@@ -1,0 +1,306 @@
+"""Artifacts: faithful, the same everywhere, and refused when anything about them is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusiondsl import ir
+from fusiondsl.backends import artifact
+from fusiondsl.backends.plain import decode, encode
+from fusiondsl.diagnostics import FusionError, Source, Span
+from fusiondsl.dims import expr
+from fusiondsl.target import Target
+
+st.register_type_strategy(Span, st.none())
+# NaN is equal to nothing, so no round trip of it can be seen
+st.register_type_strategy(float, st.floats(allow_nan=False))
+
+SOURCE = Source("rules/norms.fuse", "rule a {\n  match { y = op(x) }\n}\n")
+TARGET = Target("gfx950", 8, "tp:0", {"model.hidden_size": 4096, "env.aiter": True})
+
+
+def _program(names: tuple[str, ...] = ("is", "ops.norm")) -> ir.Program:
+    x = ir.Param("x", ir.TensorType("D", (expr.Spread("t"), expr.Name("H"))))
+    condition = ir.Condition(
+        "aligned",
+        expr.Binary("==", expr.Name("H", span=Span(SOURCE, 0, 4)), expr.Literal(0)),
+        Span(SOURCE, 13, 18),
+    )
+    call = ir.Call("ops.norm", (ir.Ref("x"), ir.Const(1.0)), ("y", None), Span(SOURCE, 19, 20))
+    rule = ir.Rule(
+        name="a",
+        params=(x,),
+        match=(call,),
+        replace=(),
+        outputs=(("y", "y"),),
+        kept=(),
+        where=(condition,),
+        allow=(ir.Difference("round", "y"),),
+        before=(),
+        after=(),
+        examples=(ir.Example((("D", ir.DType("bf16")), ("H", 7)), True, None),),
+        types=(("y", x.type),),
+        order=3,
+        span=Span(SOURCE, 5, 6),
+    )
+    ops = {name: _op(name, x) for name in sorted(names)}
+    return ir.Program(
+        ops=ops,
+        rules=(rule,),
+        tables={"is": ir.Table("is", ("k",), (ir.TableRow((expr.Wildcard(),), expr.Literal(1)),))},
+        lets={"is": ir.Const(1), "at": ir.Const(True), "f": ir.Const(1.0)},
+        dtype_sets={"half": ("bf16", "f16")},
+        files=("rules/norms.fuse",),
+    )
+
+
+def _op(name: str, x: ir.Param) -> ir.OpDecl:
+    means = ir.Branch(
+        expr.Call("f", (expr.Name("x"),), (expr.Keyword("k", expr.Literal(None)),)),
+        (ir.Call("prim.neg", (ir.Unrounded("x"),), ("y",)),),
+        (),
+    )
+    return ir.OpDecl(
+        name, False, "default", (x,), (ir.Result("y", x.type),), (means,), False, (), (), (), (),
+        (ir.Effect("communicator", (expr.Name("g"),)),), (),
+    )  # fmt: skip
+
+
+PROGRAM = _program()
+DATA = artifact.dumps(PROGRAM, TARGET)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(
+    st.one_of(
+        st.from_type(ir.Rule),
+        st.from_type(ir.OpDecl),
+        st.from_type(ir.Table),
+        st.dictionaries(st.text(), st.from_type(ir.Const)),
+    )
+)
+def test_every_value_comes_back(value: object) -> None:
+    plain = json.loads(json.dumps(encode(value)))
+    back = decode(plain)
+    assert back == value
+    assert repr(back) == repr(value)  # equality does not tell 1 from 1.0 and true
+
+
+def test_round_trip() -> None:
+    loaded = artifact.loads(DATA)
+    assert loaded.program == PROGRAM
+    assert loaded.target == TARGET
+    assert loaded.program.rules[0].order == 3
+    assert type(loaded.program.lets["at"].value) is bool
+    assert artifact.dumps(loaded.program, loaded.target) == DATA
+
+
+def test_positions_survive_without_the_text() -> None:
+    rule = artifact.loads(DATA).program.rules[0]
+    assert str(rule.span) == "rules/norms.fuse:1:6"
+    assert str(rule.where[0].span) == "rules/norms.fuse:2:5"
+    assert str(rule.match[0].span) == "rules/norms.fuse:2:11"
+    condition = rule.where[0].expr
+    assert isinstance(condition, expr.Binary)
+    assert condition.left.span is None
+
+
+def test_it_does_not_depend_on_order_or_hash_seed() -> None:
+    assert artifact.dumps(_program(("ops.norm", "is")), TARGET) == DATA
+    program = (
+        "import sys; sys.path[:] = sys.argv[1:]\n"
+        "from tests.backends.test_artifact import DATA; print(DATA.decode())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program, *sys.path],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert outputs == {DATA.decode() + "\n"}
+
+
+def test_the_digest_is_of_the_content() -> None:
+    first = artifact.loads(DATA).digest
+    other = artifact.loads(artifact.dumps(PROGRAM, Target("gfx942"))).digest
+    assert len(first) == 64
+    assert first != other
+
+
+def test_loading_imports_neither_parser_nor_torch(tmp_path: Path) -> None:
+    artifact.save(tmp_path / "a.fused", PROGRAM, TARGET)
+    program = (
+        "import sys; sys.path[:] = sys.argv[2:]\n"
+        "from fusiondsl.backends import artifact; artifact.load(sys.argv[1])\n"
+        "print([m for m in ('lark', 'yaml', 'torch') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "a.fused"), *sys.path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+def _refused(data: bytes) -> tuple[str, str]:
+    with pytest.raises(FusionError) as caught:
+        artifact.loads(data, "a.fused")
+    assert caught.value.exit_code == 2
+    (diagnostic,) = caught.value.diagnostics
+    return diagnostic.code, diagnostic.message
+
+
+def _sealed(body: bytes, **header: object) -> bytes:
+    """A body with the header that belongs to it, as someone who changes an artifact would do."""
+    head = {
+        "format": artifact.FORMAT,
+        "version": artifact.VERSION,
+        "bytes": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+        **header,
+    }
+    return json.dumps(head).encode() + b"\n" + body
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, len(DATA) // 2, len(DATA) - 2])
+def test_a_truncated_file_is_refused(cut: int) -> None:
+    code, _ = _refused(DATA[:cut])
+    assert code in ("FD641", "FD642")
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.integers(0, len(DATA) - 2), st.integers(1, 255))
+def test_a_changed_byte_is_refused_or_in_the_writers_name(at: int, change: int) -> None:
+    changed = DATA[:at] + bytes([DATA[at] ^ change]) + DATA[at + 1 :]
+    try:
+        loaded = artifact.loads(changed)
+    except FusionError as error:
+        assert error.diagnostics[0].code in ("FD641", "FD642", "FD643")
+    else:
+        assert loaded.program == PROGRAM
+        assert at < DATA.index(b"\n")
+
+
+def test_messages() -> None:
+    assert _refused(b"") == ("FD641", "`a.fused` is not an artifact of fusiondsl")
+    assert _refused(b"[1]\n") == ("FD641", "`a.fused` is not an artifact of fusiondsl")
+    code, message = _refused(_sealed(b"{}", version=2, writer="9.9"))
+    assert code == "FD643"
+    assert message.startswith("`a.fused` has format version 2, and this is fusiondsl ")
+    assert _refused(_sealed(b"{}", bytes=3)) == (
+        "FD642",
+        "`a.fused` is damaged: 2 bytes where 3 were written",
+    )
+    assert _refused(_sealed(b"{}", sha256="0")) == (
+        "FD642",
+        "`a.fused` is damaged: its checksum differs",
+    )
+
+
+def _content(**changes: Any) -> bytes:
+    content = json.loads(DATA.split(b"\n")[1])
+    for path, value in changes.items():
+        place = content
+        *way, last = path.split("__")
+        for step in way:
+            place = place[int(step) if step.isdigit() else step]
+        if value is ...:
+            del place[last]
+        else:
+            place[last] = value
+    return _sealed(json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (_sealed(b"{"), None),
+        (_sealed(b"[]"), None),
+        (_sealed(b"{}"), "no 'program'"),
+        (_sealed(b"[" * 100_000), "nested too deeply"),
+        (_sealed(b"9" * 5_000), None),
+        (_content(program=1), "it holds no program"),
+        (_content(program__is="Popen"), "unknown class 'Popen'"),
+        (_content(program__is="Rule"), "Rule has no field 'dtype_sets'"),
+        (_content(program__extra=1), "Program has no field 'extra'"),
+        (_content(program__rules=...), "Program lacks its field 'rules'"),
+        (_content(program__rules={}), "Program.rules has a value of the wrong kind"),
+        (_content(program__rules__0__order=True), "Rule.order has a value of the wrong kind"),
+        (_content(program__rules__0__outputs=[["y"]]), "Rule.outputs has a value of the wrong kind"),
+        (_content(program__rules__0__at=[1]), "a position is not a file, a line and a column"),
+        (_content(program__rules__0__at=["f", 1 << 40, 1]), "a position is not a file, a line and a column"),
+        (_content(program__rules__0__where__0__expr="H"), "Condition.expr has a value of the wrong kind"),
+        (_content(target=3), "the target is not complete"),
+        (_content(target__arch=3), "target.arch has a value of the wrong kind"),
+        (_content(target__tp_size=True), "target.tp_size has a value of the wrong kind"),
+        (_content(target__facts={"env.new": 1}), "unknown target fact 'env.new'"),
+        (_content(target__facts={"env.mx": []}), "env.mx has a value of the wrong kind"),
+    ],
+)  # fmt: skip
+def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
+    code, message = _refused(data)
+    assert code == "FD642"
+    assert message.startswith("`a.fused` is damaged: ")
+    assert reason is None or message == f"`a.fused` is damaged: {reason}"
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    path = tmp_path / "pack.fused"
+    path.write_text("old")
+    path.chmod(0o640)
+    artifact.save(path, PROGRAM, TARGET)
+    assert artifact.load(path).program == PROGRAM
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.iterdir()] == ["pack.fused"]
+    assert artifact.is_artifact(path)
+    assert not artifact.is_artifact("pack.fuse")
+
+
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pack.fused"
+    path.write_text("old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(FusionError, match="FD644: cannot write `.*`: No space left on device"):
+        artifact.save(path, PROGRAM, TARGET)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["pack.fused"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(FusionError, match=rf"FD640: cannot read `.*`: {reason}"):
+        artifact.load(tmp_path / name)
+
+
+def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(FusionError, match="FD644: cannot write `.*`: No such file or directory"):
+        artifact.save(tmp_path / "nowhere" / "a.fused", PROGRAM, TARGET)
+
+
+def test_only_programs_have_a_plain_form() -> None:
+    with pytest.raises(TypeError, match="object has no plain form"):
+        encode(object())
