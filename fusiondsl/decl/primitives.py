@@ -22,6 +22,9 @@ class Primitive:
     """`elementwise`, `cast`, `reduce`, `view`, `slice`, `cat`, `create`, `matmul`."""
 
 
+# `maybe_round` is `round?(x)`: a kernel may or may not round here. Only in `means`.
+
+
 def _elementwise(name: str, *params: str, commutative: bool = False) -> Primitive:
     tensors = 2 if len(params) > 1 and params[1] == "y" else 1
     return Primitive(name, params, tensors, commutative)
@@ -55,6 +58,7 @@ PRIMITIVES: dict[str, Primitive] = {
         _elementwise("round_even", "x"),
         _elementwise("clamp_min", "x", "min"),
         _elementwise("clamp_max", "x", "max"),
+        _elementwise("maybe_round", "x"),
         Primitive("cast", ("x", "dtype"), 1, typing="cast"),
         Primitive("bitcast", ("x", "dtype"), 1, typing="cast"),
         Primitive("mean", ("x", "dim"), 1, typing="reduce"),
@@ -101,3 +105,15 @@ METHODS: dict[str, str] = {
 }
 """Torch-like methods. `.float()` is `.to(f32)`; `.clamp(a, b)` is `clamp_max(clamp_min(x, a), b)`;
 reductions take `keepdim = true`, which adds a `view`."""
+
+FUNCTIONS: frozenset[str] = (
+    frozenset(PRIMITIVES) - {"cast", "slice", "maybe_round"} | {"split", "chunk", "clamp", "round?"}
+)
+"""What a body may call as a function without a declaration. `split` and `chunk` become `slice`s."""
+
+REDUCTIONS: frozenset[str] = frozenset(
+    name for name, primitive in PRIMITIVES.items() if primitive.typing == "reduce"
+)
+
+OPERATORS: dict[str, str] = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}
+"""Operators on tensors; `x ** 2` and `x * x` are `square`, which rounds the same."""

@@ -39,7 +39,8 @@ class Diagnostics:
     """Collects the diagnostics of one run, in the order they are found."""
 
     def __init__(self) -> None:
-        self._items: list[Diagnostic] = []
+        self._items: dict[Diagnostic, None] = {}
+        self._errors = 0
 
     def error(
         self,
@@ -69,7 +70,8 @@ class Diagnostics:
 
     def add(self, diagnostic: Diagnostic) -> None:
         if diagnostic not in self._items:
-            self._items.append(diagnostic)
+            self._items[diagnostic] = None
+            self._errors += diagnostic.severity is Severity.ERROR
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         for diagnostic in diagnostics:
@@ -77,7 +79,11 @@ class Diagnostics:
 
     @property
     def has_errors(self) -> bool:
-        return any(item.severity is Severity.ERROR for item in self._items)
+        return self._errors > 0
+
+    @property
+    def error_count(self) -> int:
+        return self._errors
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self._items)

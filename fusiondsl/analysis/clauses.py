@@ -1,0 +1,71 @@
+"""Clauses that ops and rules share: conditions, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.scope import Scope
+from fusiondsl.diagnostics.diagnostic import Label
+from fusiondsl.diagnostics.source import Span
+from fusiondsl.diagnostics.suggest import did_you_mean
+from fusiondsl.ir.program import Condition, Difference
+from fusiondsl.syntax import ast
+
+DIFFERENCES = (
+    "round",
+    "assoc",
+    "recip",
+    "reduce_order",
+    "neg_zero",
+    "amax_floor",
+    "saturate",
+    "relayout",
+)
+
+
+def conditions(written: Iterable[ast.Condition], scope: Scope) -> tuple[Condition, ...]:
+    """Checked conditions, lets put in; labels are unique."""
+    labels: dict[str, Span] = {}
+    checked: list[Condition] = []
+    for item in written:
+        if item.label is not None:
+            _claim_label(item.label, labels, scope)
+        expr = ExprChecker(scope).condition(item.expr)
+        checked.append(Condition(item.label.name if item.label else None, expr, item.span))
+    return tuple(checked)
+
+
+def _claim_label(label: ast.Ident, labels: dict[str, Span], scope: Scope) -> None:
+    first = labels.setdefault(label.name, label.span)
+    if first is not label.span:
+        scope.diagnostics.error(
+            "FD107",
+            f"the label `{label.name}` stands twice",
+            label.span,
+            labels=[Label(first, "first here")],
+        )
+
+
+def differences(
+    written: Iterable[ast.Difference], scope: Scope, is_value: Callable[[str], bool]
+) -> tuple[Difference, ...]:
+    checked: list[Difference] = []
+    for item in written:
+        kind = item.kind.name
+        if kind not in DIFFERENCES:
+            scope.diagnostics.error(
+                "FD116",
+                f"unknown difference `{kind}`",
+                item.kind.span,
+                notes=[f"differences are {', '.join(DIFFERENCES)}"],
+                help=did_you_mean(kind, DIFFERENCES),
+            )
+            continue
+        if item.value is not None and not is_value(item.value.name):
+            scope.diagnostics.error(
+                "FD110", f"unknown value `{item.value.name}`", item.value.span
+            )
+            continue
+        checked.append(Difference(kind, item.value.name if item.value else None))
+    return tuple(checked)

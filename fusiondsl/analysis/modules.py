@@ -1,0 +1,187 @@
+"""Which files a run reads: paths and directories given, and what they import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fusiondsl.diagnostics.diagnostic import Diagnostics
+from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.resources import patterns_root
+from fusiondsl.syntax import SUFFIXES, ast, parse, parse_file
+
+SHIPPED = "fusiondsl:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModule:
+    """One parsed file. `reachable` holds the keys of the files whose definitions it sees."""
+
+    key: str
+    """The resolved path: one file is one module however it is reached."""
+    name: str
+    """How messages call it."""
+    tree: ast.Module
+    reachable: set[str] = field(default_factory=set)
+
+
+class Loader:
+    """Reads files once each, follows imports, reports what is missing or circular."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
+        self._modules: dict[str, LoadedModule] = {}
+        self._broken: set[str] = set()
+        self._edges: dict[str, list[tuple[str, Span]]] = {}
+        self._pending: list[tuple[Path, str]] = []
+
+    def add(self, path: Path) -> None:
+        """A file, or a directory of files."""
+        if not path.is_dir():
+            self._read(path, str(path))
+        else:
+            for file in directory_files(path):
+                self._read(file, str(file))
+        self._drain()
+
+    def add_source(self, source: Source) -> None:
+        """A text that is no file; its imports are relative to the working directory."""
+        tree = parse(source, self._diagnostics)
+        self._enter(LoadedModule(source.name, source.name, tree), Path.cwd())
+        self._drain()
+
+    def finish(self) -> list[LoadedModule]:
+        """All modules, by name; order of reading does not matter."""
+        self._report_cycles()
+        for key, module in self._modules.items():
+            module.reachable.update(self._reach(key))
+        return sorted(self._modules.values(), key=lambda m: (m.name, m.key))
+
+    def _drain(self) -> None:
+        # a work list, because a chain of imports may be longer than the recursion limit
+        while self._pending:
+            self._read(*self._pending.pop())
+
+    def _read(self, path: Path, name: str) -> None:
+        key = os.path.realpath(path)
+        if key in self._modules or key in self._broken:
+            return
+        tree = parse_file(path, self._diagnostics)
+        if tree is None:
+            self._broken.add(key)
+            return
+        self._enter(LoadedModule(key, name, tree), path.parent)
+
+    def _enter(self, module: LoadedModule, folder: Path) -> None:
+        self._modules[module.key] = module
+        edges = self._edges.setdefault(module.key, [])
+        for item in module.tree.items:
+            if isinstance(item, ast.Import):
+                self._follow(module, item, folder, edges)
+
+    def _follow(
+        self,
+        module: LoadedModule,
+        item: ast.Import,
+        folder: Path,
+        edges: list[tuple[str, Span]],
+    ) -> None:
+        path = _resolve(item.path, folder)
+        if path is None:
+            self._diagnostics.error(
+                "FD102",
+                f'cannot import "{item.path}"',
+                item.span,
+                notes=["an import is relative to the file, or starts with `fusiondsl:`"],
+            )
+            return
+        if not path.exists():
+            self._diagnostics.error(
+                "FD102",
+                f'there is no file "{item.path}"',
+                item.span,
+                help=_nearby(path),
+            )
+            return
+        for file in directory_files(path) if path.is_dir() else [path]:
+            key = os.path.realpath(file)
+            if any(key == other for other, _ in edges):
+                self._diagnostics.warning(
+                    "FD105", f'"{item.path}" is imported twice', item.span
+                )
+                continue
+            edges.append((key, item.span))
+            self._pending.append((file, _display(file, item.path)))
+
+    def _report_cycles(self) -> None:
+        done: set[str] = set()
+        for key in sorted(self._edges):
+            self._search(key, done)
+
+    def _search(self, start: str, done: set[str]) -> None:
+        """Depth first without recursion: a chain of imports may be long."""
+        if start in done:
+            return
+        path: list[str] = [start]
+        on_path = {start}
+        pending = [iter(self._edges.get(start, ()))]
+        while path:
+            step = next(pending[-1], None)
+            if step is None:
+                pending.pop()
+                done.add(path[-1])
+                on_path.discard(path.pop())
+                continue
+            key, span = step
+            if key in on_path:
+                self._cycle([*path[path.index(key) :], key], span)
+            elif key not in done:
+                path.append(key)
+                on_path.add(key)
+                pending.append(iter(self._edges.get(key, ())))
+
+    def _cycle(self, keys: list[str], span: Span) -> None:
+        chain = " -> ".join(self._modules[k].name if k in self._modules else k for k in keys)
+        self._diagnostics.error(
+            "FD103", "the files import each other in a circle", span, notes=[chain]
+        )
+
+    def _reach(self, key: str) -> set[str]:
+        found = {key}
+        pending = [key]
+        while pending:
+            for other, _ in self._edges.get(pending.pop(), ()):
+                if other not in found:
+                    found.add(other)
+                    pending.append(other)
+        return found
+
+
+def directory_files(path: Path) -> list[Path]:
+    """The rule files below a directory, sorted."""
+    found = (p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    return sorted(found, key=lambda p: p.relative_to(path).parts)
+
+
+def _resolve(text: str, folder: Path) -> Path | None:
+    if not text or "\0" in text:
+        return None
+    if text.startswith(SHIPPED):
+        return patterns_root() / text.removeprefix(SHIPPED)
+    return folder / text
+
+
+def _nearby(path: Path) -> str | None:
+    siblings: Iterable[Path] = path.parent.iterdir() if path.parent.is_dir() else ()
+    for other in sorted(siblings):
+        if other.stem == path.stem and other.suffix in SUFFIXES:
+            return f"there is a `{other.name}` in the same folder"
+    return None
+
+
+def _display(file: Path, written: str) -> str:
+    if written.startswith(SHIPPED):
+        return SHIPPED + file.relative_to(patterns_root()).as_posix()
+    return os.path.normpath(file)

@@ -1,0 +1,126 @@
+"""The whole analysis: modules in, a checked program and diagnostics out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fusiondsl.analysis import names
+from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.declare import Declared, OpBuilder, declare
+from fusiondsl.analysis.lints import lint_op, lint_rule
+from fusiondsl.analysis.modules import LoadedModule
+from fusiondsl.analysis.names import Definitions, Visible
+from fusiondsl.analysis.order import arrange
+from fusiondsl.analysis.rules import Built, RuleBuilder, check_order_names
+from fusiondsl.analysis.scope import Scope
+from fusiondsl.analysis.tables import build_tables
+from fusiondsl.diagnostics.diagnostic import Diagnostics
+from fusiondsl.dims.expr import Expr, Literal
+from fusiondsl.ir.program import Const, OpDecl, Program
+
+
+def analyse(modules: Sequence[LoadedModule], diagnostics: Diagnostics) -> Program:
+    """Checks everything; the program is usable only if no errors were found."""
+    return Analysis(modules, diagnostics).run()
+
+
+class Analysis:
+    def __init__(self, modules: Sequence[LoadedModule], diagnostics: Diagnostics) -> None:
+        self.modules = modules
+        self.diagnostics = diagnostics
+        self.definitions = Definitions()
+        self.lets: dict[str, Expr] = {}
+        self._visible: dict[str, Visible] = {}
+
+    def run(self) -> Program:
+        self.definitions = names.collect(self.modules, self.diagnostics)
+        names.check_sets(self.definitions, self.diagnostics)
+        self._evaluate_lets()
+        tables = build_tables(self.definitions, self._scope, self.diagnostics)
+        ops = self._ops()
+        built = self._rules(ops)
+        return Program(
+            ops=dict(sorted(ops.items())),
+            rules=arrange(built, self.diagnostics),
+            tables=tables,
+            lets=self._constants(),
+            dtype_sets=self._sets(),
+            files=tuple(sorted(m.name for m in self.modules)),
+        )
+
+    def _scope(self, module: LoadedModule) -> Scope:
+        visible = self._visible.get(module.key)
+        if visible is None:
+            visible = Visible(self.definitions, module, self.diagnostics)
+            self._visible[module.key] = visible
+        return Scope(visible, self.lets)
+
+    # --- lets and sets -------------------------------------------------------------------------
+
+    def _evaluate_lets(self) -> None:
+        """A file-level `let` may use others, in any order."""
+        pending = dict(sorted(self.definitions.lets.items()))
+        while pending:
+            ready = [n for n in pending if not self._needs(n, pending)]
+            if not ready:
+                for name in pending:
+                    span = pending[name].span
+                    self.diagnostics.error("FD109", f"`{name}` is defined by itself", span)
+                return
+            for name in ready:
+                defined = pending.pop(name)
+                checker = ExprChecker(self._scope(defined.module))
+                value, _ = checker.check(defined.item.value)
+                number = checker.scope.sizes.constant(value)
+                self.lets[name] = value if number is None else Literal(number, span=value.span)
+
+    def _needs(self, name: str, pending: dict[str, names.Defined[names.ast.Let]]) -> bool:
+        from fusiondsl.analysis.exprs import mentions
+
+        return any(other in pending for other in mentions(pending[name].item.value))
+
+    def _constants(self) -> dict[str, Const]:
+        return {
+            name: Const(value.value)
+            for name, value in sorted(self.lets.items())
+            if isinstance(value, Literal)
+        }
+
+    def _sets(self) -> dict[str, tuple[str, ...]]:
+        return {
+            name: tuple(m.name for m in defined.item.members)
+            for name, defined in sorted(self.definitions.sets.items())
+        }
+
+    # --- ops and rules -------------------------------------------------------------------------
+
+    def _ops(self) -> dict[str, OpDecl]:
+        declared: dict[str, Declared] = {}
+        for name in sorted(self.definitions.ops):
+            defined = self.definitions.ops[name]
+            declared[name] = declare(defined, self._scope(defined.module))
+        signatures = {n: d.decl for n, d in declared.items() if not d.broken}
+        built = dict(signatures)
+        for name, item in declared.items():
+            if not item.broken:
+                built[name] = OpBuilder(item, signatures).build()
+                lint_op(item, built[name])
+        return built
+
+    def _rules(self, ops: dict[str, OpDecl]) -> list[Built]:
+        built = []
+        for name in sorted(self.definitions.rules):
+            defined = self.definitions.rules[name]
+            before = self.diagnostics.error_count
+            rule = RuleBuilder(defined, self._scope(defined.module), ops).build()
+            check_order_names(rule, self.definitions)
+            if self.diagnostics.error_count == before:
+                lint_rule(rule)
+            built.append(rule)
+        return built
+
+
+def with_order(program: Program) -> Program:
+    rules = tuple(replace(r, order=i) for i, r in enumerate(program.rules))
+    return replace(program, rules=rules)

@@ -1,0 +1,88 @@
+"""`load`: rule files to a `RuleSet`, which compiles for a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusiondsl.analysis import analyse
+from fusiondsl.analysis.modules import SHIPPED, Loader
+from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, FusionError, Severity
+from fusiondsl.diagnostics.source import Source
+from fusiondsl.ir.program import Program
+from fusiondsl.resources import patterns_root
+from fusiondsl.syntax import is_unreadable
+from fusiondsl.target import Target
+
+if TYPE_CHECKING:
+    from fusiondsl.engine import CompiledRules
+
+INPUT, COMPILE = 2, 3
+"""Exit codes: input that cannot be read, rules that do not compile."""
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Checked rules, not yet bound to a target."""
+
+    program: Program
+    warnings: tuple[Diagnostic, ...] = ()
+
+    def compile(self, target: Target | None = None) -> CompiledRules:
+        """The rules as a match program; what depends on the target only is decided now."""
+        from fusiondsl.engine import CompiledRules  # imports torch
+
+        return CompiledRules(self.program, target)
+
+
+def load(*paths: str | Path) -> RuleSet:
+    """Reads and checks rule files, or all rule files of directories.
+
+    `fusiondsl:` stands for the shipped patterns (`fusiondsl:ops/norms.fuse`). Raises `FusionError`
+    with every error found.
+    """
+    diagnostics = Diagnostics()
+    return _finish(check(paths, diagnostics), diagnostics)
+
+
+def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
+    """Checks a text; its imports are relative to the working directory."""
+    diagnostics = Diagnostics()
+    loader = Loader(diagnostics)
+    loader.add_source(Source(name, text))
+    return _finish(_analyse(loader, diagnostics), diagnostics)
+
+
+def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
+    """Reads and checks; what is wrong is found in `diagnostics`."""
+    loader = Loader(diagnostics)
+    for path in paths:
+        loader.add(_located(path))
+    return _analyse(loader, diagnostics)
+
+
+def _located(path: str | Path) -> Path:
+    text = str(path)
+    if text.startswith(SHIPPED):
+        return patterns_root() / text.removeprefix(SHIPPED)
+    return Path(path)
+
+
+def _analyse(loader: Loader, diagnostics: Diagnostics) -> Program:
+    return analyse(loader.finish(), diagnostics)
+
+
+def _finish(program: Program, diagnostics: Diagnostics) -> RuleSet:
+    if diagnostics.has_errors:
+        raise FusionError(diagnostics, exit_code_of(diagnostics))
+    return RuleSet(program, tuple(diagnostics))
+
+
+def exit_code_of(diagnostics: Diagnostics) -> int:
+    """What the command line returns for these diagnostics."""
+    if is_unreadable(diagnostics):
+        return INPUT
+    errors = any(d.severity is Severity.ERROR for d in diagnostics)
+    return COMPILE if errors else 0
