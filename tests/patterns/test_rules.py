@@ -115,10 +115,23 @@ def check(function: Source, make: Make, rule: str, compare: Compare, **target: A
 
 # --- sources -------------------------------------------------------------------------------------
 
-NORMS = [s.norm_vllm_ir, s.norm_custom, s.norm_aiter, s.norm_llama, s.norm_gpt_oss,
-         s.norm_weight_upcast, s.norm_functional]
-ADD_NORMS = [s.add_norm_vllm_ir, s.add_norm_aiter, s.add_norm_ir_native, s.add_norm_llama,
-             s.add_norm_gpt_oss, s.add_norm_add_then_ir]
+NORMS = [
+    s.norm_vllm_ir,
+    s.norm_custom,
+    s.norm_aiter,
+    s.norm_llama,
+    s.norm_gpt_oss,
+    s.norm_weight_upcast,
+    s.norm_functional,
+]
+ADD_NORMS = [
+    s.add_norm_vllm_ir,
+    s.add_norm_aiter,
+    s.add_norm_ir_native,
+    s.add_norm_llama,
+    s.add_norm_gpt_oss,
+    s.add_norm_add_then_ir,
+]
 TOKEN_QUANTS = [s.token_custom, s.token_aiter, s.token_native]
 GROUP_QUANTS = [s.group_custom, s.group_aiter, s.group_native]
 SILUS = [s.silu_custom, s.silu_custom_gpu, s.silu_sliced, s.silu_chunked, s.silu_f32]
@@ -226,8 +239,10 @@ def test_the_norm_is_kept_for_a_second_consumer(quant: Source) -> None:
         torch.testing.assert_close(actual[4], expected[4], rtol=0.05, atol=0.5)
 
     check(
-        source, lambda t: (*add_inputs(t), rows(32, H, 5)),
-        "allreduce_add_rms_norm_group_quant_with_norm", compare,
+        source,
+        lambda t: (*add_inputs(t), rows(32, H, 5)),
+        "allreduce_add_rms_norm_group_quant_with_norm",
+        compare,
     )
 
 
@@ -238,8 +253,10 @@ def test_the_norm_is_kept_for_a_second_consumer(quant: Source) -> None:
 @token_quants
 def test_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
     check(
-        lambda x, weight: quant(norm(x, weight)), plain_inputs,
-        "rms_norm_per_token_quant", fp8_then_values,
+        lambda x, weight: quant(norm(x, weight)),
+        plain_inputs,
+        "rms_norm_per_token_quant",
+        fp8_then_values,
     )
 
 
@@ -257,8 +274,10 @@ def test_add_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
 @group_quants
 def test_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     check(
-        lambda x, weight: quant(norm(x, weight)), plain_inputs,
-        "rms_norm_group_quant", fp8_then_values,
+        lambda x, weight: quant(norm(x, weight)),
+        plain_inputs,
+        "rms_norm_group_quant",
+        fp8_then_values,
     )
 
 
@@ -296,8 +315,10 @@ def test_a_view_between_norm_and_quant(quant: Source) -> None:
 
     kind = "per_token" if quant in TOKEN_QUANTS else "group"
     check(
-        source, lambda t: (rows(t, 2 * H).unflatten(-1, (2, H)), vector(H)),
-        f"rms_norm_{kind}_quant", fp8_then_values,
+        source,
+        lambda t: (rows(t, 2 * H).unflatten(-1, (2, H)), vector(H)),
+        f"rms_norm_{kind}_quant",
+        fp8_then_values,
     )
 
 
@@ -307,7 +328,8 @@ def test_three_dimensional_activations(quant: Source) -> None:
     check(
         lambda x, weight: quant(s.norm_vllm_ir(x, weight)),
         lambda t: (rows(t, 2 * H).unflatten(-1, (2, H)), vector(H)),
-        f"rms_norm_{kind}_quant", fp8_then_values,
+        f"rms_norm_{kind}_quant",
+        fp8_then_values,
     )
 
 
@@ -317,8 +339,10 @@ def test_three_dimensional_activations(quant: Source) -> None:
 @silus
 def test_silu_mul_mxfp4_quant(silu: Source) -> None:
     check(
-        lambda x: s.mx_own(silu(x)), lambda t: (rows(t, 2 * H),),
-        "silu_mul_mxfp4_quant", mxfp4_then_values,
+        lambda x: s.mx_own(silu(x)),
+        lambda t: (rows(t, 2 * H),),
+        "silu_mul_mxfp4_quant",
+        mxfp4_then_values,
     )
 
 
@@ -346,8 +370,10 @@ def test_silu_mul_mxfp4_gemm(silu: Source) -> None:
         return s.mx_gemm_vllm(silu(x), weight, weight_scale)
 
     check(
-        source, lambda t: (rows(t, 2 * H), *packed_weight(48, H)),
-        "silu_mul_mxfp4_gemm", product_then_values,
+        source,
+        lambda t: (rows(t, 2 * H), *packed_weight(48, H)),
+        "silu_mul_mxfp4_gemm",
+        product_then_values,
     )
 
 
@@ -360,8 +386,10 @@ def test_add_rms_norm_mxfp4_gemm(norm: Source) -> None:
         return s.mx_gemm_vllm(y, weight, weight_scale), total
 
     check(
-        source, lambda t: (*add_inputs(t), *packed_weight(48, H)),
-        "add_rms_norm_mxfp4_gemm", product_then_values,
+        source,
+        lambda t: (*add_inputs(t), *packed_weight(48, H)),
+        "add_rms_norm_mxfp4_gemm",
+        product_then_values,
     )
 
 

@@ -96,8 +96,11 @@ NORMS = [
 def test_rms_norm(function: Any, form: str, leading: tuple[int, ...]) -> None:
     weight = activations(64, dtype=BF16)
     check(
-        function, lambda t: (activations(t, *leading, 64, dtype=BF16), weight),
-        "rms_norm", form, close,
+        function,
+        lambda t: (activations(t, *leading, 64, dtype=BF16), weight),
+        "rms_norm",
+        form,
+        close,
     )
 
 
@@ -105,17 +108,18 @@ def test_rms_norm(function: Any, form: str, leading: tuple[int, ...]) -> None:
 def test_rms_norm_in_f32(function: Any, form: str) -> None:
     weight = activations(64, dtype=F32)
     check(
-        function, lambda t: (activations(t, 64, dtype=F32), weight),
-        "rms_norm", "torch" if form.startswith("torch") else form, close,
+        function,
+        lambda t: (activations(t, 64, dtype=F32), weight),
+        "rms_norm",
+        "torch" if form.startswith("torch") else form,
+        close,
     )
 
 
 def test_rms_norm_with_an_f32_weight() -> None:
     weight = activations(64, dtype=F32)
     for function, form in ((s.norm_vllm_ir, "vllm_ir"), (s.norm_ir_native, "torch")):
-        check(
-            function, lambda t: (activations(t, 64, dtype=BF16), weight), "rms_norm", form, close
-        )
+        check(function, lambda t: (activations(t, 64, dtype=BF16), weight), "rms_norm", form, close)
 
 
 @pytest.mark.parametrize("functionalized", [1, 2])
@@ -131,8 +135,12 @@ def test_mutating_norm_functionalised(functionalized: int) -> None:
 def test_mutating_norm_raw() -> None:
     weight = activations(64, dtype=BF16)
     check(
-        s.norm_custom, lambda t: (activations(t, 64, dtype=BF16), weight),
-        "rms_norm", "custom", close, traced,
+        s.norm_custom,
+        lambda t: (activations(t, 64, dtype=BF16), weight),
+        "rms_norm",
+        "custom",
+        close,
+        traced,
     )
 
 
@@ -183,8 +191,12 @@ def test_silu_and_mul_in_f32(function: Any, form: str) -> None:
 @pytest.mark.parametrize("function", [s.silu_sliced, s.silu_chunked])
 def test_silu_that_nobody_decomposed(function: Any) -> None:
     check(
-        function, lambda t: (activations(t, 128, dtype=BF16),),
-        "silu_and_mul", "torch_silu", close, traced,
+        function,
+        lambda t: (activations(t, 128, dtype=BF16),),
+        "silu_and_mul",
+        "torch_silu",
+        close,
+        traced,
     )
 
 
@@ -207,7 +219,9 @@ def test_fp8_static_quant(function: Any, form: str, shape: tuple[int, ...]) -> N
     check(
         lambda x, scale: function(x, scale),
         lambda t: (activations(t, 64, dtype=BF16), scale),
-        "fp8_static_quant", form, compare,
+        "fp8_static_quant",
+        form,
+        compare,
     )
 
 
@@ -217,8 +231,11 @@ TOKEN = [(s.token_custom, "custom"), (s.token_aiter, "aiter"), (s.token_native, 
 @pytest.mark.parametrize(("function", "form"), TOKEN, ids=lambda v: getattr(v, "__name__", v))
 def test_fp8_per_token_quant(function: Any, form: str) -> None:
     check(
-        lambda x: function(x), lambda t: (activations(t, 128, dtype=BF16),),
-        "fp8_per_token_quant", form, close_fp8,
+        lambda x: function(x),
+        lambda t: (activations(t, 128, dtype=BF16),),
+        "fp8_per_token_quant",
+        form,
+        close_fp8,
     )
 
 
@@ -234,15 +251,16 @@ GROUPED = [(s.group_custom, "custom"), (s.group_aiter, "aiter"), (s.group_native
 @pytest.mark.parametrize(("function", "form"), GROUPED, ids=lambda v: getattr(v, "__name__", v))
 def test_fp8_group_quant(function: Any, form: str, leading: tuple[int, ...]) -> None:
     check(
-        lambda x: function(x), lambda t: (activations(t, *leading, 384, dtype=BF16),),
-        "fp8_group_quant", form, close_fp8,
+        lambda x: function(x),
+        lambda t: (activations(t, *leading, 384, dtype=BF16),),
+        "fp8_group_quant",
+        form,
+        close_fp8,
     )
 
 
 def test_all_reduce() -> None:
-    check(
-        s.reduce_vllm, lambda t: (activations(t, 64, dtype=BF16),), "all_reduce", "vllm", close
-    )
+    check(s.reduce_vllm, lambda t: (activations(t, 64, dtype=BF16),), "all_reduce", "vllm", close)
 
 
 def test_mxfp4_gemm() -> None:
@@ -250,6 +268,9 @@ def test_mxfp4_gemm() -> None:
     weight = torch.randint(0, 256, (48, 32), generator=generator, dtype=torch.uint8)
     scale = torch.randint(120, 130, (2, 48), generator=generator, dtype=torch.uint8)
     check(
-        s.mx_gemm_vllm, lambda t: (activations(t, 64, dtype=BF16), weight, scale),
-        "mxfp4_gemm", "vllm", close,
+        s.mx_gemm_vllm,
+        lambda t: (activations(t, 64, dtype=BF16), weight, scale),
+        "mxfp4_gemm",
+        "vllm",
+        close,
     )

@@ -41,7 +41,9 @@ def _define(decl: OpDecl, program: Program, context: Context) -> None:
         library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
     overload = "" if decl.overload in ("", "default") else f".{decl.overload}"
     library.define(schema_text(decl).replace(name, name + overload, 1))
-    library.impl(name + overload, _implementation(decl, program, context), "CompositeExplicitAutograd")
+    library.impl(
+        name + overload, _implementation(decl, program, context), "CompositeExplicitAutograd"
+    )
     library._register_fake(name + overload, fake_function(decl, context))
 
 

@@ -198,9 +198,7 @@ def group_custom(x: Tensor, dtype: torch.dtype = FN) -> tuple[Tensor, Tensor]:
     limit, _ = _native_limits(dtype)
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
     scale = torch.empty(*x.shape[:-1], x.shape[-1] // 128, dtype=torch.float32, device=x.device)
-    ops._C.per_token_group_fp8_quant(
-        x, out, scale, 128, 1e-10, -limit, limit, False, False, False
-    )
+    ops._C.per_token_group_fp8_quant(x, out, scale, 128, 1e-10, -limit, limit, False, False, False)
     return out, scale
 
 
