@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -65,8 +65,8 @@ def sample_inputs(
             arguments[param.name] = values[param.name]
         else:
             tensor = _tensor(param, param.type, scope, generator)
-            if special and param.kind != "out" and tensor.is_floating_point():
-                _special_rows(tensor, extreme)
+            if special and param.kind != "out" and _takes_special_rows(tensor):
+                special_rows(tensor, extreme)
             arguments[param.name] = tensor.to(device)
     return Sample(arguments, values)
 
@@ -195,27 +195,34 @@ def _values(
     return (normal.abs() * 0.1 + 0.01 if is_scale else normal).to(dtype)
 
 
-def _special_rows(tensor: torch.Tensor, extreme: bool) -> None:
-    """Overwrites rows of a matrix from the second on; vectors and one-row tensors stay as is."""
-    if tensor.dim() < 2 or tensor.dtype.itemsize == 1 or tensor.shape[-1] < 2:
-        return
-    rows = tensor.view(-1, tensor.shape[-1]) if tensor.is_contiguous() else None
-    if rows is None:
-        return
+def special_rows(tensor: torch.Tensor, extreme: bool = False) -> None:
+    """Overwrites rows from the second on, in place, as many as there are."""
+    rows = tensor.view(-1, tensor.shape[-1])
     for row, fill in zip(rows[1:], _fills(extreme), strict=False):
         row.copy_(fill(row))
 
 
-def _fills(extreme: bool) -> list[Any]:
-    fills: list[Any] = [
-        torch.zeros_like,
-        lambda row: -torch.zeros_like(row),
-        lambda row: row * torch.finfo(row.dtype).tiny,
-        lambda row: row * 2.0**12,
-        _ties,
-        _outlier,
-    ]
-    return [*fills, _infinite, _largest] if extreme else fills
+def _takes_special_rows(tensor: torch.Tensor) -> bool:
+    """Matrices of ordinary floats; vectors are weights, one-byte floats have been quantised."""
+    wide = tensor.dim() >= 2 and tensor.shape[-1] >= 2 and tensor.is_contiguous()
+    return wide and tensor.is_floating_point() and tensor.dtype.itemsize > 1
+
+
+def _zeros(row: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(row)
+
+
+def _negative_zeros(row: torch.Tensor) -> torch.Tensor:
+    return -torch.zeros_like(row)
+
+
+def _tiny(row: torch.Tensor) -> torch.Tensor:
+    """Around the smallest normal number, some below it."""
+    return row * torch.finfo(row.dtype).tiny
+
+
+def _large(row: torch.Tensor) -> torch.Tensor:
+    return row * 2.0**12
 
 
 def _ties(row: torch.Tensor) -> torch.Tensor:
@@ -239,3 +246,16 @@ def _largest(row: torch.Tensor) -> torch.Tensor:
     changed = row.clone()
     changed[0] = torch.finfo(row.dtype).max
     return changed
+
+
+_Fill: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+_FILLS: tuple[_Fill, ...] = (_zeros, _negative_zeros, _tiny, _large, _ties, _outlier)
+_EXTREME: tuple[_Fill, ...] = (_infinite, _largest)
+
+SPECIAL_ROWS = len(_FILLS)
+"""How many rows `special_rows` fills, where there are as many."""
+
+
+def _fills(extreme: bool) -> tuple[_Fill, ...]:
+    return (*_FILLS, *_EXTREME) if extreme else _FILLS
