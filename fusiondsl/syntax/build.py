@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from lark import Token
 
@@ -39,7 +39,16 @@ class Parameter:
     kind: str
     type: ast.Type
     default: ex.Expr | None
+    keyword_only: bool
     span: Span
+
+
+class Given(Protocol):
+    """What an op or rule is made of, whatever the spelling it was read from."""
+
+    def once(self, kind: str, otherwise: Any = None) -> Any: ...
+    def every(self, kind: str) -> tuple[Any, ...]: ...
+    def joined(self, kind: str) -> tuple[Any, ...]: ...
 
 
 class ClauseReader:
@@ -73,6 +82,7 @@ class Builder(ExpressionBuilder):
     def __init__(self) -> None:
         super().__init__()
         self.items: list[ast.Item] = []
+        self._params: frozenset[str] = frozenset()
 
     def _add(self, item: ast.Item) -> None:
         self.items.append(item)
@@ -101,16 +111,8 @@ class Builder(ExpressionBuilder):
 
     def table(self, parts: Parts) -> None:
         name, params, rows = self._plain(parts[1]), parts[2], tuple(parts[4:-1])
-        self.check_rows(name, params, rows)
+        check_rows(name, params, rows, self._diagnostics)
         self._add(ast.Table(name, params, rows, self._span(parts[0], parts[-1])))
-
-    def check_rows(
-        self, name: ast.Ident, params: tuple[ast.Ident, ...], rows: Iterable[ast.TableRow]
-    ) -> None:
-        for row in rows:
-            if len(row.keys) != len(params):
-                counts = f"{len(row.keys)} keys, `{name.name}` has {len(params)} parameters"
-                self._diagnostics.error("FD020", f"the row has {counts}", row.span)
 
     def table_params(self, parts: Parts) -> tuple[ast.Ident, ...]:
         return tuple(self._plain(token) for token in parts[1:-1])
@@ -153,7 +155,11 @@ class Builder(ExpressionBuilder):
     def _block_clause(self, parts: Parts) -> Clause:
         return self._clause(str(parts[0]), parts[1].items, parts)
 
-    means = match = replace = where = available = allow = differs = _block_clause
+    match = replace = where = available = allow = differs = _block_clause
+
+    def means(self, parts: Parts) -> Clause:
+        self._scope = set(self._params)
+        return self._block_clause(parts)
 
     def axiom(self, parts: Parts) -> Clause:
         return self._clause("means", "axiom", parts)
@@ -167,6 +173,7 @@ class Builder(ExpressionBuilder):
         given = ClauseReader(parts[3:], self._diagnostics)
         where, differs = given.once("where", ()), given.once("differs", ())
         span = self._span(parts[0], parts[-1])
+        self._scope = set(self._params)
         form = ast.Form(self._plain(parts[1]), parts[2].items, where, differs, span)
         return self._clause("form", form, parts)
 
@@ -219,7 +226,15 @@ class Builder(ExpressionBuilder):
 
     def effect_call(self, parts: Parts) -> ast.Assign:
         value = self._shallow(parts[0])
+        if not isinstance(value, ex.Call | ex.Wildcard):
+            self._no_effect(value)
         return ast.Assign((), value, self._of(value))
+
+    def _no_effect(self, value: ex.Expr) -> None:
+        compared = isinstance(value, ex.Binary) and value.op == "=="
+        fix = "a value is given with a single `=`" if compared else "write `name = ...`"
+        message = "the value is not used; only a call may stand alone"
+        self._diagnostics.error("FD024", message, self._of(value), help=fix)
 
     def targets(self, parts: Parts) -> tuple[ast.Target, ...]:
         return tuple(parts)
@@ -259,6 +274,7 @@ class Builder(ExpressionBuilder):
                 star = part
             else:
                 self._diagnostics.error("FD020", "`*` is given twice", self._token(part))
+        self._params = frozenset(self._scope)
         return Block(tuple(found), self._span(parts[0], parts[-1]))
 
     def keywords_only(self, parts: Parts) -> Token:
@@ -301,11 +317,12 @@ class Builder(ExpressionBuilder):
         return self._shallow(parts[0])
 
     def param_text(self, parts: Parts) -> Parameter:
-        written = parts[0].__class__ is Token
-        type_, *default = parts[1:] if written else parts
-        kind = str(parts[0]) if written else "read"
+        span = self._span(parts[0], parts[-1])
+        words = [str(part) for part in parts if part.__class__ is Token]
+        type_, *default = (part for part in parts if part.__class__ is not Token)
+        kinds = [word for word in words if word != "*"]
         value = default[0].value if default else None
-        return Parameter(kind, type_, value, self._span(parts[0], parts[-1]))
+        return Parameter(kinds[0] if kinds else "read", type_, value, "*" in words, span)
 
     def impl_text(self, parts: Parts) -> ast.Impl:
         return self._impl(parts, self._span(parts[0], parts[-1]))
@@ -338,7 +355,7 @@ def make_op(
     extern: bool,
     params: tuple[ast.Param, ...],
     results: tuple[ast.Result, ...],
-    given: ClauseReader,
+    given: Given,
     span: Span,
 ) -> ast.Op:
     name, overload = split_overload(written) if extern else (written, "default")
@@ -362,9 +379,7 @@ def make_op(
     )
 
 
-def make_rule(
-    name: ast.Ident, params: tuple[ast.Param, ...], given: ClauseReader, span: Span
-) -> ast.Rule:
+def make_rule(name: ast.Ident, params: tuple[ast.Param, ...], given: Given, span: Span) -> ast.Rule:
     return ast.Rule(
         name=name,
         params=params,
@@ -379,6 +394,18 @@ def make_rule(
         doc=given.once("doc"),
         span=span,
     )
+
+
+def check_rows(
+    name: ast.Ident,
+    params: tuple[ast.Ident, ...],
+    rows: Iterable[ast.TableRow],
+    diagnostics: Diagnostics,
+) -> None:
+    for row in rows:
+        if len(row.keys) != len(params):
+            counts = f"{len(row.keys)} keys, `{name.name}` has {len(params)} parameters"
+            diagnostics.error("FD020", f"the row has {counts}", row.span)
 
 
 def check_bodies(rule: ast.Rule, diagnostics: Diagnostics) -> None:

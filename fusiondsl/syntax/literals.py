@@ -14,6 +14,15 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIZE = re.compile(r"([0-9][0-9_]*)[ \t]*([KMGT])iB")
 _INT = re.compile(r"0[xX][0-9a-fA-F_]+|[0-9][0-9_]*")
 _FLOAT = re.compile(r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+RESERVED = frozenset({"and", "or", "not", "in", "is", "true", "false", "none"})
+
+
+def is_name(text: str, dotted: bool) -> bool:
+    """Whether the grammar reads `text` as a name."""
+    if _NAME.fullmatch(text) is None or text in RESERVED:
+        return False
+    return dotted or "." not in text
 
 
 class LiteralError(Exception):

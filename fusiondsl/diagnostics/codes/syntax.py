@@ -107,6 +107,12 @@ CODES: dict[str, CodeInfo] = {
         "Literals are `true`, `false` and `none`, in lower case.",
         "let X = True",
     ),
+    "FD024": CodeInfo(
+        "a statement without effect",
+        "A statement gives a name to a value. Only a call may stand alone: an op with an effect "
+        "and no results.",
+        "rule r(x: D[T]) { match { y == f(x) } replace { y = g(x) } }",
+    ),
     "FD030": CodeInfo(
         "the file is not YAML",
         "The file could not be read as YAML. The message is the YAML reader's.",
