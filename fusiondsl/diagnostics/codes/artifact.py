@@ -1,4 +1,4 @@
-"""Codes FD640 to FD659: compiled artifacts."""
+"""Codes FD640 to FD659: compiled artifacts and other files of the command line."""
 
 from __future__ import annotations
 
@@ -30,5 +30,10 @@ CODES: dict[str, CodeInfo] = {
         "file cannot be written",
         "The directory does not exist or may not be written to, or the disk is full. What was at "
         "that path before is unchanged.",
+    ),
+    "FD650": CodeInfo(
+        "arguments do not go together",
+        "An artifact holds all its rules and the target they are compiled for, so it is given "
+        "alone and without target options; and the file a command writes cannot be one it reads.",
     ),
 }

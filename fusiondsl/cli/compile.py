@@ -1,0 +1,96 @@
+"""`fusiondsl compile`: the plan of a rule set for a target, and its artifact."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusiondsl.backends import artifact
+from fusiondsl.cli.inputs import Rules, load_rules
+from fusiondsl.cli.options import add_paths, add_target, common, console_of
+from fusiondsl.cli.table import table
+from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.target import Target
+
+if TYPE_CHECKING:
+    from fusiondsl.cli.options import Subparsers
+    from fusiondsl.engine import PlanRow
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "compile",
+        help="compile rules for a target and write an artifact",
+        description="Prints each rule with its order, its token range, and the forms it matches "
+        "or the reason why it cannot fire on the target.",
+        parents=[common()],
+    )
+    add_paths(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the artifact to FILE")
+    add_target(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        _refuse_input_as_output(args.paths, args.output)
+    rules = load_rules(args)
+    from fusiondsl.engine import CompiledRules
+
+    rows = CompiledRules(rules.program, rules.target).rows()
+    written = _write(args.output, rules)
+    _show(args, rules, rows, written)
+    return console_of(args).exit_code()
+
+
+def _refuse_input_as_output(paths: list[str], output: str) -> None:
+    if Path(output).resolve() not in [Path(path).resolve() for path in paths]:
+        return
+    diagnostics = Diagnostics()
+    diagnostics.error("FD650", f"`{output}` is an input; the artifact would replace it", None)
+    raise FusionError(diagnostics, 2)
+
+
+def _write(output: str | None, rules: Rules) -> int | None:
+    """The size of what was written."""
+    if output is None:
+        return None
+    data = artifact.dumps(rules.program, rules.target)
+    artifact.write_atomically(output, data)
+    return len(data)
+
+
+def _show(args: argparse.Namespace, rules: Rules, rows: list[PlanRow], written: int | None) -> None:
+    console = console_of(args)
+    headers = ("order", "rule", "eligible", "tokens", "forms, or why not")
+    if rows:
+        console.print(table(headers, [_cells(row) for row in rows]))
+        console.print()
+    eligible = sum(row.eligible for row in rows)
+    console.print(f"{eligible} of {len(rows)} rules eligible for {describe(rules.target)}")
+    if written is not None:
+        console.print(f"wrote {args.output} ({written:,} bytes)")
+    console.add(
+        target=rules.target.known(),
+        rules=[asdict(row) for row in rows],
+        output=args.output,
+    )
+
+
+def _cells(row: PlanRow) -> tuple[str, ...]:
+    last = "\n".join(row.forms) if row.eligible else row.reason
+    return str(row.order), row.rule, "yes" if row.eligible else "no", row.tokens, last
+
+
+def describe(target: Target) -> str:
+    """The target in a sentence."""
+    known = target.known()
+    if not known:
+        return "a target of which nothing is known"
+    return ", ".join(f"{name} = {_value(value)}" for name, value in known.items())
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,45 @@
+"""The rules a subcommand works on: rule files, the shipped patterns, or an artifact."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from fusiondsl import ir
+from fusiondsl.backends import artifact
+from fusiondsl.cli.options import console_of, target_of
+from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.target import Target
+
+
+@dataclass(frozen=True)
+class Rules:
+    program: ir.Program
+    target: Target
+
+
+def load_rules(args: argparse.Namespace) -> Rules:
+    """What PATHs and target options of the command line give; prints the warnings."""
+    if not any(artifact.is_artifact(path) for path in args.paths):
+        return Rules(load_program(args), target_of(args) or Target())
+    if len(args.paths) > 1:
+        _refuse("an artifact is given alone: it holds all its rules")
+    if target_of(args) is not None:
+        _refuse("an artifact is compiled for its target: compile the rules again for another one")
+    loaded = artifact.load(args.paths[0])
+    return Rules(loaded.program, loaded.target)
+
+
+def load_program(args: argparse.Namespace) -> ir.Program:
+    """The program of rule files and directories; prints the warnings."""
+    from fusiondsl.rules import load
+
+    rules = load(*args.paths)
+    console_of(args).diagnostics(rules.warnings)
+    return rules.program
+
+
+def _refuse(message: str) -> None:
+    diagnostics = Diagnostics()
+    diagnostics.error("FD650", message, None)
+    raise FusionError(diagnostics, 2)
