@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fusiondsl.analysis import names
 from fusiondsl.analysis.conditions import ExprChecker
@@ -11,13 +10,13 @@ from fusiondsl.analysis.declare import Declared, OpBuilder, declare
 from fusiondsl.analysis.lints import lint_op, lint_rule
 from fusiondsl.analysis.modules import LoadedModule
 from fusiondsl.analysis.names import Definitions, Visible
-from fusiondsl.analysis.order import arrange
+from fusiondsl.analysis.order import Stated, arrange
 from fusiondsl.analysis.rules import Built, RuleBuilder, check_order_names
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.tables import build_tables
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.dims.expr import Expr, Literal
-from fusiondsl.ir.program import Const, OpDecl, Program
+from fusiondsl.ir.program import Const, OpDecl, Program, Rule
 
 
 def analyse(modules: Sequence[LoadedModule], diagnostics: Diagnostics) -> Program:
@@ -42,7 +41,7 @@ class Analysis:
         built = self._rules(ops)
         return Program(
             ops=dict(sorted(ops.items())),
-            rules=arrange(built, self.diagnostics),
+            rules=self._arranged(built, ops),
             tables=tables,
             lets=self._constants(),
             dtype_sets=self._sets(),
@@ -120,7 +119,13 @@ class Analysis:
             built.append(rule)
         return built
 
-
-def with_order(program: Program) -> Program:
-    rules = tuple(replace(r, order=i) for i, r in enumerate(program.rules))
-    return replace(program, rules=rules)
+    def _arranged(self, built: list[Built], ops: dict[str, OpDecl]) -> tuple[Rule, ...]:
+        stated = []
+        for item in built:
+            name = item.rule.name
+            stated.extend(Stated(name, i.name, i.span) for i in item.written.before)
+            stated.extend(Stated(i.name, name, i.span) for i in item.written.after)
+        rules = [item.rule for item in built]
+        if self.diagnostics.has_errors:
+            return tuple(rules)  # an order of broken rules says nothing
+        return arrange(rules, stated, ops, self.diagnostics)
