@@ -38,9 +38,15 @@ def run(
     decl: OpDecl, context: Context, arguments: Mapping[str, Any]
 ) -> dict[str, torch.Tensor | None]:
     """Results of one call by name, mutated arguments included; arguments are left as they are."""
-    values = {n: Value(a) if isinstance(a, torch.Tensor) else a for n, a in arguments.items()}
-    outputs = call(decl, context, values)
+    outputs = call(decl, context, _as_values(arguments))
     return {n: None if value is None else value.tensor for n, value in outputs.items()}
+
+
+def values(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Every tensor that the meaning of `decl` names in one call, temporaries included."""
+    body = _Body(decl, context, _as_values(arguments))
+    body.steps(decl.means or ())
+    return {n: v.tensor for n, v in body.values.items() if isinstance(v, Value)}
 
 
 def call(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[str, Value | None]:
@@ -53,6 +59,10 @@ def call(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[s
     body = _Body(decl, context, arguments)
     body.steps(decl.means)
     return body.outputs()
+
+
+def _as_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: Value(a) if isinstance(a, torch.Tensor) else a for n, a in arguments.items()}
 
 
 def _axiom(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[str, Value | None]:
