@@ -13,7 +13,6 @@ from typing import TypeAlias
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import DType, Expr, Spread
 
-
 # --- types -------------------------------------------------------------------------------------
 
 
@@ -21,7 +20,7 @@ from fusiondsl.dims.expr import DType, Expr, Spread
 class TensorType:
     """`dtype` is a concrete name, `fp8`, a variable, a dtype-set name, or `any`.
 
-    `dtype` may also be the name of a `dtype` parameter: the result then has the dtype passed for it.
+    `dtype` may also name a `dtype` parameter: the result then has the dtype passed for it.
     `dims` holds `Spread` at most once and only first; other entries are dimension expressions.
     `strides` is None for contiguous.
     """
@@ -60,7 +59,7 @@ class Ref:
 class Const:
     """A literal. Compared type-strictly: `1`, `1.0` and `true` are three constants."""
 
-    value: int | float | str | bool | None | DType
+    value: int | float | str | bool | DType | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,259 @@
+"""Applies compiled rules to a graph: collect all sites, settle overlaps, rewrite, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.dims import show
+from fusiondsl.engine.compile import Compiled, CompiledRule
+from fusiondsl.engine.emit import Emitter
+from fusiondsl.engine.judge import Judge, Verdict
+from fusiondsl.engine.match import Matcher, Near
+from fusiondsl.engine.pattern import Trie
+from fusiondsl.engine.place import find_place
+from fusiondsl.engine.recognise import Recognised, Recogniser
+from fusiondsl.engine.report import Fired, Ineligible, Refusal, RefusalKind, Report
+from fusiondsl.engine.site import Site, assemble, form_names
+from fusiondsl.engine.sizes import Sizes
+from fusiondsl.engine.typecheck import Problem, scalar_value
+from fusiondsl.engine.view import View
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """Match programs of one compiled set, by stratum. Built once, used for every graph."""
+
+    strata: list[Trie[CompiledRule]] = field(default_factory=list)
+    rules: list[list[CompiledRule]] = field(default_factory=list)
+
+
+def build_plan(compiled: Compiled) -> Plan:
+    plan = Plan()
+    for rule in compiled.rules:
+        while len(plan.strata) <= rule.stratum:
+            plan.strata.append(Trie())
+            plan.rules.append([])
+        plan.strata[rule.stratum].insert(rule.path, compiled.forms.literals(rule.path), rule)
+        plan.rules[rule.stratum].append(rule)
+    return plan
+
+
+def apply(
+    compiled: Compiled,
+    plan: Plan,
+    graph: fx.Graph,
+    *,
+    tokens: range | None = None,
+    rewrite: bool = True,
+) -> Report:
+    """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
+    before = len(graph.nodes)
+    run = _Run(compiled, graph, tokens, rewrite)
+    for trie in plan.strata:
+        run.stratum(trie)
+    return Report(
+        tuple(run.fired),
+        tuple(run.refusals()),
+        tuple(Ineligible(rule, reason) for rule, reason in compiled.ineligible),
+        before,
+        len(graph.nodes),
+    )
+
+
+class _Run:
+    def __init__(
+        self, compiled: Compiled, graph: fx.Graph, tokens: range | None, rewrite: bool
+    ) -> None:
+        self._compiled = compiled
+        self._graph = graph
+        self._rewrite = rewrite
+        self.fired: list[Fired] = []
+        self._refused: dict[tuple[str, str], Refusal] = {}
+        self._near: list[Near[CompiledRule]] = []
+        self._fake_mode, self._shape_env = _fake_mode_of(graph)
+        self._sizes = Sizes(graph)
+        self._judge = Judge(compiled, self._shape_env, self._fake_mode, self._sizes, tokens)
+        self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
+
+    # --- one stratum -----------------------------------------------------------------------------
+
+    def stratum(self, trie: Trie[CompiledRule]) -> None:
+        while True:
+            view = View(self._graph, self._compiled.bindings)
+            sites = self._collect(view, trie)
+            again = self._settle(view, sites)
+            if not again:
+                return
+
+    def _collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
+        if self._fake_mode is None:
+            return []
+        recogniser = Recogniser(view, self._compiled.forms, self._judge.check_form)
+        found: list[tuple[Site, Verdict]] = []
+        seen: set[tuple[int, tuple[fx.Node, ...]]] = set()
+
+        def accept(rule: CompiledRule, slots: list[Any], calls: list[Recognised]) -> bool:
+            key = (id(rule), tuple([call.node for call in calls]))
+            if key in seen:
+                return False
+            seen.add(key)
+            candidate = self._candidate(view, rule, slots, calls)
+            if candidate is not None:
+                found.append(candidate)
+            return False
+
+        matcher: Matcher[CompiledRule] = Matcher(view, recogniser, accept, self._near)
+        for op, children in trie.roots.items():
+            live = [(args, node) for args, node in children if self._possible(recogniser, node)]
+            if not live:
+                continue
+            for call in recogniser.all_of(op):
+                matcher.run(live, call)
+        return found
+
+    def _possible(self, recogniser: Recogniser, node: Any) -> bool:
+        """Some rule below has all the ops it requires in this graph."""
+        return any(all(recogniser.occurs(op) for op in rule.required) for rule in node.members)
+
+    def _candidate(
+        self, view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]
+    ) -> tuple[Site, Verdict] | None:
+        site = assemble(view, rule, slots, calls)
+        if isinstance(site, Problem):
+            self._refuse(rule, calls[0].node, site, matched=len(calls))
+            return None
+        verdict = self._judge.judge(site)
+        if verdict.problem is not None:
+            self._refuse(rule, site.anchor, verdict.problem, verdict.label, matched=len(calls))
+            return None
+        return site, verdict
+
+    # --- overlaps --------------------------------------------------------------------------------
+
+    def _settle(self, view: View, sites: list[tuple[Site, Verdict]]) -> bool:
+        """Rewrites what does not overlap, best first. True: match again, the view is stale."""
+        # Two stable sorts: latest position first, and before that the computed order of rules.
+        sites.sort(key=lambda item: item[0].anchor, reverse=True)
+        sites.sort(key=lambda item: item[0].rule.rule.order)
+        taken: dict[fx.Node, str] = {}
+        for site, verdict in sites:
+            claimed = site.claimed()
+            winner = next((taken[node] for node in site.own if node in taken), None)
+            if winner is not None:
+                self._refuse(
+                    site.rule,
+                    site.anchor,
+                    Problem("lost to rule", winner),
+                    matched=len(site.calls),
+                )
+                continue
+            if self._commit(view, site, verdict):
+                taken.update(dict.fromkeys(claimed, site.rule.name))
+                if view.mutations.any and self._rewrite:
+                    return True
+        return False
+
+    def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
+        inputs = [self._emitter.current(value) for _, value in site.inputs()]
+        place = find_place(view, site, inputs)
+        if isinstance(place, Problem):
+            self._refuse(site.rule, site.anchor, place, matched=len(site.calls))
+            return False
+        anchor = site.anchor.name
+        new: tuple[fx.Node, ...] = ()
+        if self._rewrite:
+            new = self._emitter.rewrite(site, verdict, place)
+        self.fired.append(
+            Fired(site.rule.name, anchor, form_names(site), tuple(n.name for n in new))
+        )
+        return True
+
+    # --- refusals --------------------------------------------------------------------------------
+
+    def _refuse(
+        self,
+        rule: CompiledRule,
+        node: fx.Node,
+        problem: Problem,
+        label: str | None = None,
+        *,
+        matched: int,
+    ) -> None:
+        refusal = Refusal(
+            rule.name,
+            node.name,
+            RefusalKind(problem.kind),
+            problem.message,
+            label,
+            matched,
+            len(rule.rule.match),
+        )
+        known = self._refused.get((rule.name, node.name))
+        if known is None or known.matched <= matched:
+            self._refused[(rule.name, node.name)] = refusal
+
+    def refusals(self) -> Iterable[Refusal]:
+        fired = {(site.rule, site.node) for site in self.fired}
+        for near in self._near:
+            for rule, node, problem in explain_near(near):
+                if (rule.name, node.name) not in self._refused:
+                    self._refuse(rule, node, problem, matched=len(near.calls))
+        return [r for key, r in self._refused.items() if key not in fired]
+
+
+_MANY = 16
+"""More rules than this at one stop are not reported one by one."""
+
+
+def explain_near(near: Near[CompiledRule]) -> Iterable[tuple[CompiledRule, fx.Node, Problem]]:
+    """What a stopped match program means for the rules behind it."""
+    anchor = near.calls[0].node
+    members = near.node.members
+    if len(members) > _MANY:
+        return
+    for rule in members:
+        yield rule, anchor, _near_problem(near, rule)
+
+
+def _near_problem(near: Near[CompiledRule], rule: CompiledRule) -> Problem:
+    if near.kind == "constant":
+        leaf, values = near.detail
+        return _constant_problem(dict(zip(leaf.slots, values, strict=True)), rule)
+    wanted = " or ".join(sorted(near.detail))
+    found = near.value
+    name = getattr(found, "name", found)
+    return Problem("structure", f"expected {wanted} at {name}, found {_describe(found)}")
+
+
+def _constant_problem(found: dict[int, Any], rule: CompiledRule) -> Problem:
+    for slot, operand in rule.path.constants:
+        if isinstance(operand, ir.Const) and slot in found:
+            wanted = show(operand.value)
+            if wanted != show(scalar_value(found[slot])):
+                return Problem("constant", f"found {found[slot]!r} where the rule wants {wanted}")
+    return Problem("constant", f"found {', '.join(map(repr, found.values()))}")
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, fx.Node):
+        return repr(value)
+    if value.op != "call_function":
+        return f"the {value.op} {value.name}"
+    return str(value.target)
+
+
+def _fake_mode_of(graph: fx.Graph) -> tuple[Any, Any]:
+    """The fake mode and the `ShapeEnv` behind the graph's values."""
+    for node in graph.nodes:
+        values = node.meta.get("val")
+        for value in values if isinstance(values, (tuple, list)) else (values,):
+            mode = getattr(value, "fake_mode", None)
+            if isinstance(value, torch.Tensor) and mode is not None:
+                return mode, mode.shape_env
+    return None, None

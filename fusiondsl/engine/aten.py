@@ -1,0 +1,304 @@
+"""Aten and prims operations as primitive calls: one table entry an overload.
+
+The translation is value preserving bit for bit: two spellings share a primitive only where they
+compute the same thing. Axes become negative numbers, a `keepdim` disappears (sizes are compared
+where a rule writes a view), scalars keep their Python type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+class Primitive(NamedTuple):
+    """A primitive call read from the graph; `op` is `prim.<name>`."""
+
+    op: str
+    args: tuple[Any, ...]
+
+
+Reader: TypeAlias = Callable[[fx.Node], Primitive | None]
+
+
+def _arg(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
+    if len(node.args) > index:
+        return node.args[index]
+    return node.kwargs.get(name, default)
+
+
+def _rank(node: Any) -> int | None:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value.dim() if isinstance(value, torch.Tensor) else None
+
+
+def _unary(name: str) -> Reader:
+    def read(node: fx.Node) -> Primitive | None:
+        return Primitive(name, (node.args[0],)) if not node.kwargs else None
+
+    return read
+
+
+def _binary(name: str) -> Reader:
+    def read(node: fx.Node) -> Primitive | None:
+        if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
+            return None
+        left, right = node.args
+        if name == "prim.mul" and left is right:
+            return Primitive("prim.square", (left,))
+        return Primitive(name, (left, right))
+
+    return read
+
+
+def _div(node: fx.Node) -> Primitive | None:
+    if len(node.args) != 2 or node.kwargs.get("rounding_mode") is not None:
+        return None
+    return Primitive("prim.div", tuple(node.args))
+
+
+def _pow(node: fx.Node) -> Primitive | None:
+    base, exponent = node.args
+    if exponent == 2:
+        return Primitive("prim.square", (base,))
+    return Primitive("prim.pow", (base, exponent))
+
+
+def _convert(node: fx.Node) -> Primitive | None:
+    return Primitive("prim.cast", (node.args[0], _arg(node, 1, "dtype")))
+
+
+_COPY_KEYS = ("layout", "device", "pin_memory", "memory_format")
+
+
+def _to_copy(node: fx.Node) -> Primitive | None:
+    dtype = node.kwargs.get("dtype")
+    if dtype is None or any(node.kwargs.get(key) not in (None, False) for key in _COPY_KEYS):
+        return None
+    return Primitive("prim.cast", (node.args[0], dtype))
+
+
+def _bitcast(node: fx.Node) -> Primitive | None:
+    return Primitive("prim.bitcast", (node.args[0], node.args[1]))
+
+
+def _one_axis(node: fx.Node, dims: Any) -> int | None:
+    """The single reduced axis as a negative number."""
+    if isinstance(dims, (list, tuple)):
+        if len(dims) != 1:
+            return None
+        dims = dims[0]
+    if type(dims) is not int:
+        return None
+    if dims < 0:
+        return dims
+    rank = _rank(node.args[0])
+    return None if rank is None else dims - rank
+
+
+def _reduce(name: str) -> Reader:
+    def read(node: fx.Node) -> Primitive | None:
+        axis = _one_axis(node, _arg(node, 1, "dim"))
+        if axis is None or node.kwargs.get("dtype") is not None:
+            return None
+        return Primitive(name, (node.args[0], axis))
+
+    return read
+
+
+def _clamp(name: str, bound: str) -> Reader:
+    def read(node: fx.Node) -> Primitive | None:
+        return Primitive(name, (node.args[0], _arg(node, 1, bound)))
+
+    return read
+
+
+def _clamp_both(node: fx.Node) -> Primitive | None:
+    low, high = _arg(node, 1, "min"), _arg(node, 2, "max")
+    if high is None:
+        return Primitive("prim.clamp_min", (node.args[0], low))
+    if low is None:
+        return Primitive("prim.clamp_max", (node.args[0], high))
+    return None
+
+
+def _slice(node: fx.Node) -> Primitive | None:
+    """`x[..., start:stop]`; an open end or one past the size is the size itself."""
+    if _arg(node, 4, "step", 1) != 1:
+        return None
+    dim, start = _arg(node, 1, "dim", 0), _arg(node, 2, "start") or 0
+    stop = _arg(node, 3, "end")
+    source = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+    if not isinstance(source, torch.Tensor) or type(dim) is not int:
+        return None
+    axis = dim if dim < 0 else dim - source.dim()
+    size = source.shape[axis]
+    if type(size) is int:
+        start = start + size if type(start) is int and start < 0 else start
+        if stop is None or (type(stop) is int and stop > size):
+            stop = size
+        elif type(stop) is int and stop < 0:
+            stop += size
+    if type(start) is not int or type(stop) is not int:
+        return None
+    return Primitive("prim.slice", (node.args[0], axis, start, stop))
+
+
+def _cat(node: fx.Node) -> Primitive | None:
+    parts = node.args[0]
+    if not isinstance(parts, (list, tuple)) or not parts:
+        return None
+    dim, rank = _arg(node, 1, "dim", 0), _rank(parts[0])
+    if rank is None or type(dim) is not int:
+        return None
+    return Primitive("prim.cat", (tuple(parts), dim if dim < 0 else dim - rank))
+
+
+def _pad(node: fx.Node) -> Primitive | None:
+    pads = node.args[1]
+    if not isinstance(pads, (list, tuple)) or len(pads) != 2:
+        return None
+    return Primitive("prim.pad", (node.args[0], pads[0], pads[1], _arg(node, 2, "value", 0)))
+
+
+UNARY_NAMES = (
+    "neg",
+    "abs",
+    "exp",
+    "exp2",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sigmoid",
+    "silu",
+    "relu",
+    "tanh",
+    "ceil",
+    "floor",
+)
+"""Primitives that are one aten overload of the same name."""
+
+READERS: dict[Any, Reader] = {
+    aten.add.Tensor: _binary("prim.add"),
+    aten.sub.Tensor: _binary("prim.sub"),
+    aten.mul.Tensor: _binary("prim.mul"),
+    aten.add.Scalar: _binary("prim.add"),
+    aten.sub.Scalar: _binary("prim.sub"),
+    aten.mul.Scalar: _binary("prim.mul"),
+    aten.div.Tensor: _div,
+    aten.div.Scalar: _div,
+    aten.maximum.default: _binary("prim.maximum"),
+    aten.minimum.default: _binary("prim.minimum"),
+    aten.pow.Tensor_Scalar: _pow,
+    aten.square.default: _unary("prim.square"),
+    aten.round.default: _unary("prim.round_even"),
+    **{getattr(aten, name).default: _unary(f"prim.{name}") for name in UNARY_NAMES},
+    aten.clamp_min.default: _clamp("prim.clamp_min", "min"),
+    aten.clamp_max.default: _clamp("prim.clamp_max", "max"),
+    aten.clamp.default: _clamp_both,
+    prims.convert_element_type.default: _convert,
+    aten._to_copy.default: _to_copy,
+    aten.view.dtype: _bitcast,
+    aten.mean.dim: _reduce("prim.mean"),
+    aten.sum.dim_IntList: _reduce("prim.sum"),
+    aten.amax.default: _reduce("prim.amax"),
+    aten.amin.default: _reduce("prim.amin"),
+    aten.slice.Tensor: _slice,
+    aten.cat.default: _cat,
+    aten.constant_pad_nd.default: _pad,
+    aten.mm.default: _binary("prim.matmul"),
+    aten.bmm.default: _binary("prim.matmul"),
+}
+
+VIEWS: frozenset[Any] = frozenset(
+    {
+        aten.view.default,
+        aten.reshape.default,
+        aten._unsafe_view.default,
+        aten.unsqueeze.default,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.flatten.using_ints,
+        aten.unflatten.int,
+    }
+)
+"""Reshapes: the elements stay in order."""
+
+NO_OPS: frozenset[Any] = VIEWS | {
+    aten.alias.default,
+    aten.detach.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+    aten.slice.Tensor,
+    aten.expand.default,
+    prims.convert_element_type.default,
+    aten._to_copy.default,
+}
+"""Transparent where shape and dtype stay as they are."""
+
+COPIES: frozenset[Any] = frozenset(
+    {aten.clone.default, aten.contiguous.default, aten._to_copy.default}
+)
+"""Fresh memory: transparent only while neither side is written later."""
+
+ALLOCATIONS: frozenset[Any] = frozenset(
+    {
+        aten.empty.memory_format,
+        aten.empty_strided.default,
+        aten.empty_like.default,
+        aten.new_empty.default,
+        aten.zeros.default,
+        aten.full.default,
+        aten.zeros_like.default,
+        aten.full_like.default,
+    }
+)
+"""Fresh buffers: what a write-only argument may be given."""
+
+
+def read_split(node: fx.Node, index: int) -> Primitive | None:
+    """Item `index` of `split_with_sizes` or `split.Tensor`, as a slice."""
+    source, sizes = node.args[0], node.args[1]
+    dim, rank = _arg(node, 2, "dim", 0), _rank(source)
+    if rank is None or type(dim) is not int:
+        return None
+    axis = dim if dim < 0 else dim - rank
+    if node.target is aten.split.Tensor:
+        if type(sizes) is not int or not isinstance(source, fx.Node):
+            return None
+        total = source.meta["val"].shape[axis]
+        if type(total) is not int:
+            return None
+        return Primitive(
+            "prim.slice", (source, axis, index * sizes, min(total, (index + 1) * sizes))
+        )
+    lengths: list[Any] = list(sizes) if isinstance(sizes, (list, tuple)) else []
+    if index >= len(lengths) or any(type(length) is not int for length in lengths):
+        return None
+    start = sum(lengths[:index])
+    return Primitive("prim.slice", (source, axis, start, start + lengths[index]))
+
+
+def read_max(node: fx.Node, index: int) -> Primitive | None:
+    """The values of `max.dim`; its indices have no primitive."""
+    if index != 0:
+        return None
+    axis = _one_axis(node, _arg(node, 1, "dim"))
+    return None if axis is None else Primitive("prim.amax", (node.args[0], axis))
+
+
+ITEM_READERS: dict[Any, Callable[[fx.Node, int], Primitive | None]] = {
+    aten.split_with_sizes.default: read_split,
+    aten.split.Tensor: read_split,
+    aten.max.dim: read_max,
+}
+"""Multi-output operations: a reader for one item."""

@@ -1,0 +1,142 @@
+"""Which declaration a graph target belongs to, and how its arguments are ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusiondsl import ir
+from fusiondsl.ops.schema import schema_order
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument:
+    """One argument a call in a body writes."""
+
+    name: str
+    default: Any
+    """`Binding.REQUIRED` if there is none; already a graph value (`torch.dtype`, list, number)."""
+    wants_float: bool
+    """The schema says float, so an int in the graph is the float of that value."""
+    mutated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """A declaration tied to one dispatcher op."""
+
+    REQUIRED = _MISSING
+
+    name: str
+    """The name rules use; it has the overload where that is not the default one."""
+    decl: ir.OpDecl
+    names: tuple[str, ...]
+    """All argument names, in schema order."""
+    arguments: tuple[Argument, ...]
+    returns: int
+    mutated: tuple[str, ...]
+    """Names of mutated arguments (`out`, `inout`) in schema order."""
+    item_offset: int
+    """`auto_functionalized` item i is call result i - item_offset."""
+    keyword_only: frozenset[str]
+
+    def written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Call arguments in declaration order as the dispatcher takes them."""
+        named = dict(zip([a.name for a in self.arguments], args, strict=True))
+        positional = [n for n in self.names if n not in self.keyword_only]
+        keywords = {n: named[n] for n in self.names if n in self.keyword_only}
+        return tuple([named.get(n) for n in positional]), keywords
+
+
+class Bindings:
+    """Looks declarations up by graph target; every target is analysed once."""
+
+    def __init__(self, program: ir.Program, dtypes: dict[str, torch.dtype]) -> None:
+        self._dtypes = dtypes
+        self._declared = {_full_name(decl): name for name, decl in program.ops.items()}
+        self._ops = program.ops
+        self._by_target: dict[Any, Binding | None] = {}
+
+    def of(self, target: Any) -> Binding | None:
+        """The binding of a target, None for what no declaration covers."""
+        found = self._by_target.get(target, _MISSING)
+        if found is _MISSING:
+            found = self._by_target[target] = self._bind(target)
+        return found  # type: ignore[return-value]
+
+    def _bind(self, target: Any) -> Binding | None:
+        name = self._declared.get(_name_of(target))
+        if name is None:
+            return None
+        decl = self._ops[name]
+        schema = getattr(target, "_schema", None)
+        if schema is not None and not agrees(decl, schema):
+            return None
+        return self._binding(name, decl)
+
+    def _binding(self, name: str, decl: ir.OpDecl) -> Binding:
+        arguments = tuple(
+            Argument(p.name, self._default(p), _wants_float(p), p.kind == "inout")
+            for p in decl.params
+            if p.kind in ("read", "inout")
+        )
+        returns = len(decl.results)
+        return Binding(
+            name,
+            decl,
+            tuple(p.name for p in schema_order(decl)),
+            arguments,
+            returns,
+            tuple(p.name for p in decl.params if p.kind in ("out", "inout")),
+            1 if returns == 0 else 0,
+            frozenset(p.name for p in decl.params if p.keyword_only),
+        )
+
+    def _default(self, param: ir.Param) -> Any:
+        if param.default is None:
+            return _MISSING
+        return self.constant(param.default, wants_float=_wants_float(param))
+
+    def constant(self, operand: ir.Operand, *, wants_float: bool = False) -> Any:
+        """A literal operand as the graph writes it; lists become tuples."""
+        if isinstance(operand, ir.ListOf):
+            return tuple(self.constant(item, wants_float=wants_float) for item in operand.items)
+        assert isinstance(operand, ir.Const), operand
+        value = operand.value
+        if isinstance(value, ir.DType):
+            return self._dtypes[value.name]
+        if wants_float and type(value) is int:
+            return float(value)
+        return value
+
+
+def _wants_float(param: ir.Param) -> bool:
+    return isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
+
+
+def _full_name(decl: ir.OpDecl) -> str:
+    return f"{decl.torch_name}.{decl.overload if decl.extern else 'default'}"
+
+
+def _name_of(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return f"{target._schema.name}.{target._overloadname or 'default'}"
+    name = str(getattr(target, "name", ""))
+    namespace, _, rest = name.partition(".")
+    operator, _, overload = rest.partition(".")
+    return f"{namespace}::{operator}.{overload or 'default'}"
+
+
+def agrees(decl: ir.OpDecl, schema: Any) -> bool:
+    """The declaration's snapshot names the same arguments in the same order as the real op."""
+    real = [argument.name for argument in schema.arguments]
+    declared = [param.name for param in schema_order(decl)]
+    # A newer schema may have grown trailing defaults; they are then unknown arguments, refused
+    # where a graph passes one.
+    grown = schema.arguments[len(declared) :]
+    return real[: len(declared)] == declared and all(a.has_default_value() for a in grown)

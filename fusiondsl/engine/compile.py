@@ -1,0 +1,325 @@
+"""From checked rules to compiled rules: what is decided once, for a target, before any graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusiondsl import ir
+from fusiondsl.decl.dtypes import DTYPES, FP8, fp8_of
+from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, names, truth
+from fusiondsl.engine.bindings import Bindings
+from fusiondsl.engine.pattern import Path, sinks, walk
+from fusiondsl.engine.recipe import Recipe, build_recipe
+from fusiondsl.engine.recognise import Forms
+from fusiondsl.ops.dtypes import to_torch
+from fusiondsl.target import ENV_FACTS, Target
+
+CHEAP = frozenset({"prim.cast", "prim.view", "prim.slice"})
+"""Operations inside a form that may stay for another user."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRule:
+    """One rule for one target."""
+
+    rule: ir.Rule
+    path: Path
+    recipe: Recipe
+    tensors: tuple[tuple[str, ir.TensorType, int | None], ...]
+    """(name, type, slot) of each tensor parameter; slot None where `match` does not read it."""
+    scalars: tuple[tuple[str, ir.ScalarType, int | None], ...]
+    computed: tuple[tuple[int, ir.Operand], ...]
+    """Captured scalars that must equal an expression over bound names."""
+    outputs: tuple[tuple[str, str, int, int], ...]
+    """(match name, replace name, place of the call, its result)."""
+    values: tuple[tuple[str, int, int], ...]
+    """(name, place, result) of every matched value with a name."""
+    kept_calls: frozenset[int]
+    """Places of calls that stay whole."""
+    free_calls: frozenset[int]
+    """Places of calls computed from the rule's inputs alone: they may have other users."""
+    site_conditions: tuple[ir.Condition, ...]
+    admitted: Mapping[int, frozenset[str | None]]
+    """By place: names of the forms whose differences the rule allows; None is the op itself."""
+    stratum: int
+    required: tuple[str, ...]
+    """Ops that must occur for the rule to match."""
+    effects: Mapping[int, tuple[ir.Effect, ...]]
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One line of the plan a compile prints."""
+
+    rule: str
+    forms: tuple[str, ...]
+    """Admitted forms, as `rms_norm: own vllm_ir custom`."""
+    order: int
+    eligible: bool
+    reason: str
+    tokens: str
+    """The token range, `any` where the rule does not bound it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """All that applying needs, for one program and one target."""
+
+    program: ir.Program
+    target: Target
+    bindings: Bindings
+    forms: Forms
+    rules: tuple[CompiledRule, ...]
+    ineligible: tuple[tuple[str, str], ...]
+    functions: Mapping[str, Function]
+    constants: Mapping[str, Any]
+    """Values of `env.*`, `model.*`, `let`s and dtype sets."""
+
+
+def compile_program(program: ir.Program, target: Target) -> Compiled:
+    """Decides what depends on the target alone and prepares every rule that can fire.
+
+    Registers the program's own ops, so that rules can write calls of them.
+    """
+    from fusiondsl.ops.registry import register
+
+    register(program)
+    return _Compiler(program, target).compile()
+
+
+def dtype_table(arch: str | None) -> dict[str, torch.dtype]:
+    """Every dtype name this torch has, `fp8` as the flavour of the target."""
+    table = {name: to_torch(name) for name in DTYPES if hasattr(torch, DTYPES[name][0])}
+    table[FP8] = table[fp8_of(arch)]
+    return table
+
+
+class _Compiler:
+    def __init__(self, program: ir.Program, target: Target) -> None:
+        self.program = program
+        self.target = target
+        self.bindings = Bindings(program, dtype_table(target.arch))
+        self.forms = Forms(program, self.bindings)
+        self.constants = _constants(program, target)
+        self.functions: dict[str, Function] = {
+            name: LookupTable(
+                name, table.params, tuple((r.keys, r.value) for r in table.rows), self.constants
+            )
+            for name, table in program.tables.items()
+        }
+
+    def compile(self) -> Compiled:
+        rules: list[CompiledRule] = []
+        ineligible: list[tuple[str, str]] = []
+        strata = _strata(self.program.rules)
+        for rule in self.program.rules:
+            outcome = self._rule(rule, strata[rule.name])
+            if isinstance(outcome, str):
+                ineligible.append((rule.name, outcome))
+            else:
+                rules.append(outcome)
+        return Compiled(
+            self.program,
+            self.target,
+            self.bindings,
+            self.forms,
+            tuple(rules),
+            tuple(ineligible),
+            self.functions,
+            self.constants,
+        )
+
+    def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | str:
+        """The compiled rule, or why it cannot fire here."""
+        refused = self._decide(rule.where) or self._unavailable(rule)
+        if refused is not None:
+            return refused
+        recipe = build_recipe(rule, self.program, self.bindings)
+        if isinstance(recipe, str):
+            return recipe
+        tensors = frozenset(p.name for p in rule.params if isinstance(p.type, ir.TensorType))
+        path = _best_path(rule, self.program, tensors, self.forms)
+        if path is None:
+            return "the source is not connected: no call reaches all others"
+        return self._assemble(rule, path, recipe, stratum)
+
+    def _assemble(
+        self, rule: ir.Rule, path: Path, recipe: Recipe, stratum: int
+    ) -> CompiledRule | str:
+        places = {index: place for place, index in enumerate(path.order)}
+        produced = {
+            name: (places[i], r)
+            for i, call in enumerate(rule.match)
+            for r, name in enumerate(call.results)
+            if name
+        }
+        admitted = self._admitted(rule, places)
+        empty = [rule.match[path.order[p]].op for p, forms in admitted.items() if not forms]
+        if empty:
+            return f"no form of {empty[0]} is within the differences the rule allows"
+        literals = {slot for slot, _ in self.forms.literals(path)}
+        return CompiledRule(
+            rule,
+            path,
+            recipe,
+            tuple(
+                (p.name, p.type, path.slots.get(p.name))
+                for p in rule.params
+                if isinstance(p.type, ir.TensorType)
+            ),
+            tuple(
+                (p.name, p.type, path.slots.get(p.name))
+                for p in rule.params
+                if isinstance(p.type, ir.ScalarType)
+            ),
+            tuple((s, o) for s, o in path.constants if s not in literals),
+            tuple((m, r, *produced[m]) for m, r in rule.outputs),
+            tuple((n, *produced[n]) for n in produced),
+            _kept_calls(rule, places),
+            _free_calls(rule, places),
+            tuple(c for c in rule.where if not _is_static(c, self.constants)),
+            admitted,
+            stratum,
+            tuple(dict.fromkeys(call.op for call in rule.match)),
+            {
+                places[i]: self.program.ops[call.op].effects
+                for i, call in enumerate(rule.match)
+                if call.op in self.program.ops and self.program.ops[call.op].effects
+            },
+        )
+
+    def _decide(self, conditions: Iterable[ir.Condition]) -> str | None:
+        """The first condition on the target alone that does not hold."""
+        for condition in conditions:
+            if not _is_static(condition, self.constants):
+                continue
+            verdict = truth(condition.expr, self.constants, NO_FACTS, self.functions)
+            if verdict.truth is not Truth.TRUE:
+                return verdict.reason
+        return None
+
+    def _unavailable(self, rule: ir.Rule) -> str | None:
+        for call in rule.replace:
+            decl = self.program.ops.get(call.op)
+            if decl is None:
+                continue
+            refused = self._decide(decl.available)
+            if refused is not None:
+                return f"{decl.name} is not available: {refused}"
+        return None
+
+    def _admitted(
+        self, rule: ir.Rule, places: Mapping[int, int]
+    ) -> dict[int, frozenset[str | None]]:
+        admitted: dict[int, frozenset[str | None]] = {}
+        for index, call in enumerate(rule.match):
+            decl = self.program.ops.get(call.op)
+            if decl is None or not decl.forms:
+                continue
+            allowed = {a.kind for a in rule.allow if a.value is None or a.value in call.results}
+            admitted[places[index]] = frozenset(
+                [None, *(f.name for f in decl.forms if {d.kind for d in f.differs} <= allowed)]
+            )
+        return admitted
+
+
+def _constants(program: ir.Program, target: Target) -> dict[str, Any]:
+    constants: dict[str, Any] = {name: const.value for name, const in program.lets.items()}
+    for name, members in program.dtype_sets.items():
+        constants[name] = tuple(ir.DType(member) for member in members)
+    for name in DTYPES:
+        constants.setdefault(name, ir.DType(name))
+    constants[FP8] = ir.DType(fp8_of(target.arch))
+    constants.update(target.known())
+    return constants
+
+
+def _is_static(condition: ir.Condition, constants: Mapping[str, Any]) -> bool:
+    """Depends on the target alone."""
+    used = names(condition.expr)
+    return all(name in constants or name in ENV_FACTS for name in used)
+
+
+def _best_path(
+    rule: ir.Rule, program: ir.Program, tensors: frozenset[str], forms: Forms
+) -> Path | None:
+    """The path from the sink that is likely rarest; every sink reaches a connected source."""
+    candidates = sorted(sinks(rule.match), key=lambda i: _commonness(rule.match[i].op, forms))
+    for anchor in candidates:
+        path = walk(rule.match, program.ops, tensors, anchor)
+        if path is not None:
+            return path
+    return None
+
+
+def _commonness(op: str, forms: Forms) -> int:
+    """Primitives are common, ops with decomposed forms less, single operations rare."""
+    if op.startswith("prim."):
+        return 2
+    return 1 if (op, 0) in forms.tries else 0
+
+
+def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
+    """Producers of kept values and everything in the match they are computed from."""
+    from fusiondsl.engine.pattern import references
+
+    producer = {n: i for i, c in enumerate(rule.match) for n in c.results if n}
+    pending = [producer[name] for name in rule.kept if name in producer]
+    kept: set[int] = set()
+    while pending:
+        index = pending.pop()
+        if index in kept:
+            continue
+        kept.add(index)
+        for operand in rule.match[index].args:
+            pending.extend(producer[n] for n in references(operand) if n in producer)
+    return frozenset(places[i] for i in kept)
+
+
+def _free_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
+    from fusiondsl.engine.pattern import references
+
+    inputs = {p.name for p in rule.params}
+    available = set(inputs)
+    free: set[int] = set()
+    sink = set(sinks(rule.match))
+    for index, call in enumerate(rule.match):
+        used = {name for operand in call.args for name in references(operand)}
+        if call.op.startswith("prim.") and used <= available and index not in sink:
+            free.add(places[index])
+            available.update(n for n in call.results if n)
+    return frozenset(free)
+
+
+def _strata(rules: Sequence[ir.Rule]) -> dict[str, int]:
+    """A rule whose source has another rule's target op runs after that rule."""
+    emits: dict[str, list[ir.Rule]] = {}
+    for rule in rules:
+        for call in rule.replace:
+            if not call.op.startswith("prim."):
+                emits.setdefault(call.op, []).append(rule)
+    level = {rule.name: 0 for rule in rules}
+    reads = {rule.name: {c.op for c in rule.match} & emits.keys() for rule in rules}
+    # A chain is at most as long as there are rules that read a target; cycles are refused by the
+    # checker, so the bound is never reached.
+    for _ in range(sum(1 for ops in reads.values() if ops) + 1):
+        changed = False
+        for rule in rules:
+            for op in sorted(reads[rule.name]):
+                for earlier in emits[op]:
+                    if earlier is rule or op in {c.op for c in rule.replace}:
+                        continue
+                    if level[rule.name] <= level[earlier.name]:
+                        level[rule.name] = level[earlier.name] + 1
+                        changed = True
+        if not changed:
+            break
+    return level

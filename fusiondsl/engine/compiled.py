@@ -1,0 +1,65 @@
+"""`CompiledRules`: the rules of one program for one target, ready for graphs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.engine.apply import Plan, apply, build_plan
+from fusiondsl.engine.compile import Compiled, PlanRow, compile_program
+from fusiondsl.engine.plan import plan_rows
+from fusiondsl.engine.report import Report
+from fusiondsl.target import Target
+
+if TYPE_CHECKING:
+    from fusiondsl.backends.graph_pass import FusionPass
+
+
+class CompiledRules:
+    """Immutable once built; applying changes only the graph it is given."""
+
+    def __init__(self, program: ir.Program, target: Target | None = None) -> None:
+        self.program = program
+        self.target = target if target is not None else Target()
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        return compile_program(self.program, self.target)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return build_plan(self.compiled)
+
+    def rows(self) -> list[PlanRow]:
+        """The plan: every rule with its admitted forms, order, eligibility and token range."""
+        return plan_rows(self.compiled)
+
+    def apply(
+        self,
+        graph: fx.GraphModule | fx.Graph,
+        *,
+        tokens: range | None = None,
+        rewrite: bool = True,
+    ) -> Report:
+        """Rewrites the graph in place and reports every site.
+
+        `tokens` is the range of token counts the graph will run with; conditions on `tokens` are
+        decided for all of it or not at all. With `rewrite` False nothing is changed.
+        """
+        inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
+        report = apply(self.compiled, self.plan, inner, tokens=tokens, rewrite=rewrite)
+        if isinstance(graph, fx.GraphModule) and report.fired and rewrite:
+            graph.recompile()
+        return report
+
+    def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
+        """A pass for Inductor's custom pass slots, with a content-based `uuid`."""
+        from fusiondsl.backends.graph_pass import FusionPass
+
+        return FusionPass(self.program, self.target, tokens=tokens)
+
+    def __reduce__(self) -> tuple[type[CompiledRules], tuple[ir.Program, Target]]:
+        return CompiledRules, (self.program, self.target)

@@ -1,0 +1,433 @@
+"""Writes the right side of a rule into the graph and removes what it replaces."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized
+
+from fusiondsl import ir
+from fusiondsl.dims import NO_FACTS
+from fusiondsl.engine import aten
+from fusiondsl.engine.compile import Compiled
+from fusiondsl.engine.dryrun import buffer_dtype, buffer_shape, call_scope, to_flatten
+from fusiondsl.engine.judge import Verdict
+from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.place import Place
+from fusiondsl.engine.recipe import RecipeStep, primitive
+from fusiondsl.engine.site import Site, output_values
+from fusiondsl.engine.sizes import Sizes, sym_size
+from fusiondsl.engine.symbols import Size, shape_of
+
+_PROVENANCE = (
+    "stack_trace",
+    "nn_module_stack",
+    "original_aten",
+    "from_node",
+    "seq_nr",
+    "custom",
+    "recompute",
+    "ac_graph_id",
+    "source_fn_stack",
+    "partitioner_tag",
+)
+
+
+class Emitter:
+    """Rewrites sites of one graph."""
+
+    def __init__(self, compiled: Compiled, graph: fx.Graph, sizes: Sizes, fake_mode: Any) -> None:
+        self._compiled = compiled
+        self._graph = graph
+        self._sizes = sizes
+        self._fake_mode = fake_mode
+        self._forward: dict[Any, fx.Node] = {}
+
+    def current(self, value: Any) -> Any:
+        """The node that stands for a value after earlier rewrites."""
+        while value in self._forward:
+            value = self._forward[value]
+        return value
+
+    def rewrite(self, site: Site, verdict: Verdict, place: Place) -> tuple[fx.Node, ...]:
+        """Applies one site; returns the new nodes."""
+        return _Rewrite(self, site, verdict, place).run()
+
+
+class _Rewrite:
+    def __init__(self, emitter: Emitter, site: Site, verdict: Verdict, place: Place) -> None:
+        self.emitter = emitter
+        self.compiled = emitter._compiled
+        self.graph = emitter._graph
+        self.site = site
+        self.verdict = verdict
+        self.place = place
+        self.new: list[fx.Node] = []
+        self.nodes: dict[str, fx.Node] = {}
+        self.provenance = _provenance(site)
+        self.outputs = {w: values for _, w, values in output_values(site)}
+        self.reused: set[fx.Node] = set()
+        self.inputs: list[fx.Node] = []
+
+    def run(self) -> tuple[fx.Node, ...]:
+        self._read_inputs()
+        with self.graph.inserting_before(self.place.point):
+            for step in self.site.rule.recipe.steps:
+                self._step(step)
+            for written, values in self.outputs.items():
+                self._replace(written, values)
+        for node in self.place.moved:
+            self.place.point.prepend(node)
+        self._erase()
+        return tuple(self.new)
+
+    def _read_inputs(self) -> None:
+        for name, value in self.site.inputs():
+            node = self.emitter.current(value)
+            self.nodes[name] = node.node if isinstance(node, Version) else node
+            self.inputs.append(self.nodes[name])
+        kept = self.site.rule.rule.kept
+        for name, place, result in self.site.rule.values:
+            values = self.site.results.get((place, result))
+            if name in kept and values:
+                node = self.emitter.current(values[0])
+                self.nodes[name] = node.node if isinstance(node, Version) else node
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _step(self, step: RecipeStep) -> None:
+        if step.binding is None:
+            self._primitive(step)
+            return
+        args = self._arguments(step)
+        if step.mutates:
+            self._functionalised(step, args)
+            return
+        positional, keywords = step.binding.written(args)
+        call = self._call(step.target, positional, keywords)
+        call.meta["eager_input_vals"] = (
+            tuple(_val(a) for a in positional),
+            {k: _val(a) for k, a in keywords.items()},
+        )
+        if step.binding.returns == 1:
+            self._single(step, call)
+            return
+        self._items(step, call, 0)
+
+    def _primitive(self, step: RecipeStep) -> None:
+        args = tuple(self._operand(operand) for operand in step.operands)
+        name = step.op.removeprefix("prim.")
+        if name in ("zeros_like", "empty_like"):
+            value = args[0].meta["val"]
+            args = (shape_of(value), value.dtype)
+            name = name.removesuffix("_like")
+        like = self.inputs[0].meta["val"]
+        written = primitive(name, tuple(self._sized(a) for a in args), like)
+        node = self._call(written.target, written.args, dict(written.kwargs))
+        node.meta["val"] = self._fake(node)
+        self._name(step.results[0], node)
+
+    def _operand(self, operand: ir.Operand) -> Any:
+        if isinstance(operand, ir.Ref) and operand.name in self.nodes:
+            return self.nodes[operand.name]
+        if isinstance(operand, ir.ListOf):
+            return tuple(self._operand(item) for item in operand.items)
+        assert self.verdict.operands is not None
+        return self.verdict.operands.scalar(operand)
+
+    def _arguments(self, step: RecipeStep) -> list[Any]:
+        """Argument nodes and constants in declaration order."""
+        assert step.binding is not None
+        args: list[Any] = []
+        for argument, operand in zip(step.binding.arguments, step.operands, strict=True):
+            value = self._operand(operand)
+            if argument.wants_float and type(value) is int:
+                value = float(value)
+            args.append(self._sized(value))
+        vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
+        for i, keep in enumerate(to_flatten(step.binding, vals)):
+            if keep is not None:
+                args[i] = self._flatten(args[i], keep)
+        return [list(a) if isinstance(a, tuple) else a for a in args]
+
+    def _flatten(self, node: fx.Node, keep: int) -> fx.Node:
+        value = node.meta["val"]
+        trailing = shape_of(value)[value.dim() - keep :]
+        shape = [-1, *(self._size(size) for size in trailing)]
+        flat = self._call(aten.aten.reshape.default, (node, shape), {})
+        flat.meta["val"] = self._fake(flat)
+        return flat
+
+    def _sized(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._sized(item) for item in value)
+        if isinstance(value, list):
+            return [self._sized(item) for item in value]
+        return self._size(value) if hasattr(value, "as_int") else value
+
+    def _size(self, size: Size) -> Any:
+        if type(size) is int:
+            return size
+        found = self.emitter._sizes.source(size, self.inputs)
+        if isinstance(found, tuple):
+            node = sym_size(self.graph, *found)
+            self._stamp(node)
+            return node
+        assert found is not None, f"the size {size} was expressible"
+        return found
+
+    # --- results ---------------------------------------------------------------------------------
+
+    def _single(self, step: RecipeStep, call: fx.Node) -> None:
+        name = step.results[0] if step.results else None
+        call.meta["val"] = self._value(name, call)
+        self._name(name, call)
+
+    def _items(self, step: RecipeStep, call: fx.Node, offset: int) -> None:
+        assert step.binding is not None
+        names = step.results
+        fakes: list[Any] | None = None
+        vals: list[Any] = [None] * offset
+        for index in range(len(step.binding.decl.call_results)):
+            name = names[index] if index < len(names) else None
+            matched = self._matched_value(name)
+            if matched is None:
+                if fakes is None:
+                    fakes = self._fakes(step, call)
+                matched = fakes[index]
+            vals.append(matched)
+        call.meta["val"] = tuple(vals)
+        for index, name in enumerate(names):
+            if name is not None and self._needed(name):
+                self._item(name, call, index + offset, vals[index + offset])
+
+    def _fakes(self, step: RecipeStep, call: fx.Node) -> list[Any]:
+        """Fresh fakes of all results, for results that replace nothing."""
+        if step.mutates:
+            return self._buffer_fakes(step, call)
+        result = self._fake(call)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    def _buffer_fakes(self, step: RecipeStep, call: fx.Node) -> list[Any]:
+        assert step.binding is not None
+        own: list[Any] = [None] * step.binding.returns
+        for name in step.binding.mutated:
+            given = call.kwargs.get(name)
+            with self.emitter._fake_mode:
+                own.append(
+                    torch.empty_like(given.meta["val"]) if isinstance(given, fx.Node) else None
+                )
+        return own
+
+    def _needed(self, name: str) -> bool:
+        if name in self.outputs:
+            return True
+        from fusiondsl.engine.pattern import references
+
+        return any(
+            name in references(operand)
+            for step in self.site.rule.recipe.steps
+            for operand in step.operands
+        )
+
+    def _matched_value(self, name: str | None) -> Any:
+        """The fake of the value that `name` replaces, if its shape needs no change."""
+        values = self.outputs.get(name or "")
+        if not values:
+            return None
+        made = self.verdict.values.get(name or "")
+        value = values[0].meta.get("val")
+        if made is not None and isinstance(value, torch.Tensor) and made.dim() != value.dim():
+            return None
+        if made is not None and shape_of(made) != shape_of(value):
+            return None
+        return value
+
+    def _value(self, name: str | None, call: fx.Node) -> Any:
+        matched = self._matched_value(name)
+        return self._fake(call) if matched is None else matched
+
+    def _item(self, name: str, call: fx.Node, index: int, value: Any) -> None:
+        old = self._reusable(name)
+        if old is not None:
+            old.args = (call, index)
+            self.place.point.prepend(old)
+            self.reused.add(old)
+            self._stamp(old)
+            self.nodes[name] = old
+            return
+        node = self._call(operator.getitem, (call, index), {})
+        node.meta["val"] = value
+        self._name(name, node)
+
+    def _reusable(self, name: str) -> fx.Node | None:
+        """The `getitem` that took this value can take it from the new call."""
+        if self._matched_value(name) is None:
+            return None
+        old = self.outputs[name][0]
+        if not isinstance(old, fx.Node) or old.target is not operator.getitem:
+            return None
+        if old is self.place.point or old in self.reused or old in self.site.staying:
+            return None
+        return old
+
+    def _name(self, name: str | None, node: fx.Node) -> None:
+        if name is not None:
+            self.nodes[name] = node
+
+    # --- mutating targets ------------------------------------------------------------------------
+
+    def _functionalised(self, step: RecipeStep, args: list[Any]) -> None:
+        assert step.binding is not None
+        named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
+        buffers = self._buffers(step, args)
+        kwargs = {name: buffers.get(name, named.get(name)) for name in step.binding.names}
+        call = self._call(auto_functionalized, (step.target,), kwargs)
+        call.meta["eager_input_vals"] = (
+            (step.target,),
+            {k: _val(v) for k, v in kwargs.items()},
+        )
+        self._items(step, call, step.binding.item_offset)
+
+    def _buffers(self, step: RecipeStep, args: list[Any]) -> dict[str, fx.Node]:
+        assert step.binding is not None
+        results = dict(
+            zip([r.name for r in step.binding.decl.call_results], step.results, strict=False)
+        )
+        buffers: dict[str, fx.Node] = {}
+        for param in step.binding.decl.params:
+            if param.kind == "out":
+                buffers[param.name] = self._buffer(step, param, results.get(param.name), args)
+        return buffers
+
+    def _buffer(
+        self, step: RecipeStep, param: ir.Param, name: str | None, args: list[Any]
+    ) -> fx.Node:
+        matched = self._matched_value(name)
+        if matched is not None:
+            old = self._old_buffer(matched)
+            if old is not None:
+                return old
+            shape, dtype, device = shape_of(matched), matched.dtype, matched.device
+        else:
+            assert step.binding is not None
+            assert isinstance(param.type, ir.TensorType)
+            vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
+            scope = call_scope(self.compiled, step.binding, vals, NO_FACTS)
+            assert isinstance(scope, dict)
+            shape = buffer_shape(param.type, scope, NO_FACTS)
+            dtype = buffer_dtype(self.compiled, param.type, scope)
+            device = self.inputs[0].meta["val"].device
+        node = self._call(
+            aten.aten.empty.memory_format,
+            ([self._size(size) for size in shape],),
+            {"dtype": dtype, "device": device, "pin_memory": False},
+        )
+        node.meta["val"] = self._fake(node)
+        return node
+
+    def _old_buffer(self, matched: torch.Tensor) -> fx.Node | None:
+        """A matched call's own fresh buffer of the same kind, free once that call is gone."""
+        shape = shape_of(matched)
+        for call in self.site.calls:
+            for buffer in call.buffers:
+                if buffer.target not in aten.ALLOCATIONS or buffer in self.reused:
+                    continue
+                value = buffer.meta.get("val")
+                if value is None or value.dtype is not matched.dtype or shape_of(value) != shape:
+                    continue
+                if any(user not in self.site.own for user in buffer.users):
+                    continue
+                if not buffer < self.place.point:
+                    self.place.point.prepend(buffer)
+                self.reused.add(buffer)
+                return buffer
+        return None
+
+    # --- replacing and erasing -------------------------------------------------------------------
+
+    def _replace(self, written: str, values: list[Any]) -> None:
+        node = self.nodes[written]
+        for old in values:
+            new = self._like(node, old)
+            if old is new:
+                continue
+            if isinstance(old, Version):
+                for user in old.users:
+                    if user not in self.site.own:
+                        user.replace_input_with(old.node, new)
+            else:
+                old.replace_all_uses_with(new, lambda user: user not in self.site.own)
+            self.emitter._forward[old] = new
+
+    def _like(self, node: fx.Node, old: Any) -> fx.Node:
+        """The new value in the exact shape of the one it replaces."""
+        value = old.meta.get("val")
+        shape = shape_of(value)
+        if shape_of(node.meta["val"]) == shape:
+            return node
+        unknown = [size for size in shape if type(size) is not int]
+        if len(unknown) == 1:
+            sizes: list[Any] = [size if type(size) is int else -1 for size in shape]
+        else:
+            sizes = [self._size(size) for size in shape]
+        reshaped = self._call(aten.aten.reshape.default, (node, sizes), {})
+        reshaped.meta["val"] = value
+        return reshaped
+
+    def _erase(self) -> None:
+        """Removes matched nodes nobody reads any more, last first."""
+        pending = [n for n in self.site.own if n not in self.reused and n not in self.site.staying]
+        pending.sort(reverse=True)
+        buffers = [b for call in self.site.calls for b in call.buffers if b not in self.reused]
+        for node in pending:
+            if not node.users:
+                self.graph.erase_node(node)
+        for buffer in buffers:
+            if not buffer.users and not buffer._erased and buffer.target in aten.ALLOCATIONS:
+                self.graph.erase_node(buffer)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def _call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        node = self.graph.create_node("call_function", target, args, kwargs)
+        self._stamp(node)
+        self.new.append(node)
+        return node
+
+    def _stamp(self, node: fx.Node) -> None:
+        node.meta.update(self.provenance)
+
+    def _fake(self, node: fx.Node) -> Any:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        with self.emitter._fake_mode:
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _val(arg: Any) -> Any:
+    if isinstance(arg, fx.Node):
+        return arg.meta.get("val")
+    if isinstance(arg, list):
+        return [_val(item) for item in arg]
+    return arg
+
+
+def _provenance(site: Site) -> Mapping[str, Any]:
+    """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
+    carried: dict[str, Any] = {}
+    for node in _sources(site):
+        for key in _PROVENANCE:
+            if key not in carried and key in node.meta:
+                carried[key] = node.meta[key]
+    rule = site.rule.rule
+    carried["fusiondsl"] = {"rule": rule.name, "at": str(rule.span) if rule.span else None}
+    return carried
+
+
+def _sources(site: Site) -> Iterator[fx.Node]:
+    for call in site.calls:
+        yield call.node

@@ -1,0 +1,361 @@
+"""Types, conditions and the right side of a rule, judged once for each signature of its inputs.
+
+Sites of one model repeat: the same dtypes, sizes, strides and scalars in every layer. What follows
+from those alone is worked out once and remembered for the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.decl.dtypes import FP8
+from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, truth
+from fusiondsl.engine.compile import Compiled, dtype_table
+from fusiondsl.engine.dryrun import dry_run
+from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.pattern import literal_key
+from fusiondsl.engine.recipe import Inexpressible, Operands
+from fusiondsl.engine.recognise import BodyForm, Recognised
+from fusiondsl.engine.site import Site, output_values, tensor_of
+from fusiondsl.engine.sizes import Sizes
+from fusiondsl.engine.symbols import Size, facts_for, shape_of, signature_of
+from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`problem` is None where the rule may be applied."""
+
+    problem: Problem | None
+    label: str | None = None
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    operands: Operands | None = None
+    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Fake results of the right side, by name."""
+
+
+class Judge:
+    """Verdicts for one graph."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        shape_env: Any,
+        fake_mode: Any,
+        sizes: Sizes,
+        tokens: range | None,
+    ) -> None:
+        self._compiled = compiled
+        self._shape_env = shape_env
+        self._fake_mode = fake_mode
+        self._sizes = sizes
+        self._tokens = tokens
+        self._dtypes = dtype_table(compiled.target.arch)
+        self._verdicts: dict[Any, Verdict] = {}
+        self._signatures: dict[int, tuple[Any, Any]] = {}
+
+    # --- rules -----------------------------------------------------------------------------------
+
+    def judge(self, site: Site) -> Verdict:
+        key = self._key(site)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = self._judge(site)
+        return verdict
+
+    def _key(self, site: Site) -> Any:
+        signature = self._signature
+        slots = site.slots
+        rule = site.rule
+        return (
+            id(rule),
+            tuple([signature(slots[s]) if s is not None else None for _, _, s in rule.tensors]),
+            tuple([_scalar_key(slots[s]) if s is not None else None for _, _, s in rule.scalars]),
+            tuple([_scalar_key(slots[s]) for s, _ in rule.computed]),
+            tuple(
+                [
+                    signature(values[0]) if values else None
+                    for _, _, p, r in rule.outputs
+                    for values in (site.results.get((p, r)),)
+                ]
+            ),
+            tuple([call.form.name if call.form is not None else None for call in site.calls]),
+        )
+
+    def _signature(self, node: Any) -> Any:
+        if node is None:
+            return None
+        tensor = node.meta.get("val")
+        if not isinstance(tensor, torch.Tensor):
+            return None
+        known = self._signatures.get(id(tensor))
+        if known is not None:
+            return known[1]
+        signature = signature_of(tensor)
+        self._signatures[id(tensor)] = (tensor, signature)
+        return signature
+
+    def _judge(self, site: Site) -> Verdict:
+        rule = site.rule
+        forms = self._forms(site)
+        if forms is not None:
+            return Verdict(forms)
+        scope: dict[str, Any] = dict(self._compiled.constants)
+        for name, declared, slot in rule.scalars:
+            item = None if slot is None else site.slots[slot]
+            if slot is not None and not fits_kind(declared, item):
+                message = f"{name} is {_show(item)}, not a {declared.kind}"
+                return Verdict(Problem("constant", message))
+            if slot is not None:
+                scope[name] = scalar_value(item)
+        facts = self._facts(site)
+        binder = TypeBinder(
+            scope, facts, self._compiled.target.arch, self._compiled.program.dtype_sets
+        )
+        problem = self._bind(site, binder) or binder.finish()
+        if problem is not None:
+            return Verdict(problem)
+        facts = self._bound_tokens(scope, facts)
+        problem = self._computed(site, scope, facts)
+        if problem is not None:
+            return Verdict(problem)
+        for condition in rule.site_conditions:
+            verdict = truth(condition.expr, scope, facts, self._compiled.functions)
+            if verdict.truth is not Truth.TRUE:
+                known = verdict.truth is Truth.FALSE
+                kind = "predicate false" if known else "predicate unknown"
+                return Verdict(Problem(kind, verdict.reason), condition.label)
+        return self._dry_run(site, scope, facts)
+
+    def _forms(self, site: Site) -> Problem | None:
+        for place, admitted in site.rule.admitted.items():
+            call = site.calls[place]
+            name = None if call.form is None else call.form.name
+            if name not in admitted:
+                assert call.form is not None
+                kinds = ", ".join(d.kind for d in call.form.differs)
+                return Problem(
+                    "difference",
+                    f"{call.op} is spelled as form {name}, which differs by {kinds}: "
+                    "more than the rule allows",
+                )
+        return None
+
+    def _facts(self, site: Site) -> Facts:
+        sizes: list[Size] = []
+        for call in site.calls:
+            for values in (*call.results.values(), call.args):
+                for value in values:
+                    tensor = tensor_of(value) if isinstance(value, (fx.Node, Version)) else None
+                    if tensor is not None:
+                        sizes.extend(shape_of(tensor))
+        return facts_for(self._shape_env, sizes)
+
+    def _bind(self, site: Site, binder: TypeBinder) -> Problem | None:
+        for name, declared, slot in site.rule.tensors:
+            value = None if slot is None else site.slots[slot]
+            if value is None:
+                if slot is not None and not declared.optional:
+                    return Problem("structure", f"{name} is none, the rule wants a tensor")
+                binder.scope[name] = None
+                continue
+            tensor = tensor_of(value)
+            if tensor is None:
+                return Problem("structure", f"{name} ({value.name}) has no tensor value")
+            problem = binder.tensor(name, declared, tensor)
+            if problem is not None:
+                return problem
+        types = dict(site.rule.rule.types)
+        for name, place, result in site.rule.values:
+            values = site.results.get((place, result))
+            declared_type = types.get(name)
+            if not values or not isinstance(declared_type, ir.TensorType):
+                continue
+            tensor = tensor_of(values[0])
+            if tensor is None:
+                continue
+            problem = binder.dtype(name, declared_type.dtype, tensor.dtype)
+            if problem is not None:
+                return problem
+        return None
+
+    def _bound_tokens(self, scope: dict[str, Any], facts: Facts) -> Facts:
+        """Applies the range given for `tokens` to the rule's `tokens`."""
+        tokens = scope.get("tokens")
+        if self._tokens is None or not isinstance(tokens, Dim) or tokens.as_int() is not None:
+            return facts
+        given = Range(self._tokens.start, self._tokens.stop - 1)
+        symbol = tokens.as_symbol()
+        if symbol is None:
+            # A product of symbols: from here on one quantity with its own range.
+            meet = _meet(facts.bounds(tokens), given)
+            scope["tokens"] = Dim.symbol("tokens")
+            return facts.with_range("tokens", meet.lo, meet.hi)
+        meet = _meet(facts.bounds(tokens), given)
+        return facts.with_range(symbol, meet.lo, meet.hi)
+
+    def _computed(self, site: Site, scope: Mapping[str, Any], facts: Facts) -> Problem | None:
+        for slot, operand in site.rule.computed:
+            assert isinstance(operand, ir.Computed), operand
+            wanted = evaluate(operand.expr, scope, facts, self._compiled.functions)
+            found = scalar_value(site.slots[slot])
+            same = truth_equal(wanted, found, facts)
+            if same is not Truth.TRUE:
+                return Problem("constant", f"expected {wanted}, found {found}")
+        return None
+
+    def _dry_run(self, site: Site, scope: Mapping[str, Any], facts: Facts) -> Verdict:
+        operands = Operands(
+            self._compiled.bindings, scope, facts, self._compiled.functions, self._dtypes
+        )
+        inputs = {n: v for n, node in site.inputs() if (v := tensor_of(node)) is not None}
+        kept = {}
+        for name, place, result in site.rule.values:
+            values = site.results.get((place, result))
+            if values and name in site.rule.rule.kept:
+                tensor = tensor_of(values[0])
+                if tensor is not None:
+                    kept[name] = tensor
+        wanted = {
+            written: (name, tensor)
+            for name, written, values in output_values(site)
+            if (tensor := tensor_of(values[0])) is not None
+        }
+        try:
+            outcome = dry_run(
+                self._compiled,
+                site.rule.recipe,
+                operands,
+                inputs | kept,
+                wanted,
+                facts,
+                self._fake_mode,
+                self._shape_env,
+                frozenset(a.value or "" for a in site.rule.rule.allow if a.kind == "relayout"),
+            )
+        except Inexpressible as error:
+            return Verdict(Problem("structure", str(error)))
+        if isinstance(outcome, Problem):
+            return Verdict(outcome)
+        return Verdict(self._expressible(site, outcome), None, scope, operands, outcome)
+
+    def _expressible(self, site: Site, values: Mapping[str, torch.Tensor]) -> Problem | None:
+        tensors = [node for _, node in site.inputs() if isinstance(node, fx.Node)]
+        for name, value in values.items():
+            for size in shape_of(value):
+                if not self._sizes.expressible(size, tensors) and site.rule.recipe.steps[0].mutates:
+                    return Problem("structure", f"the size {size} of {name} cannot be written")
+        return None
+
+    # --- forms -----------------------------------------------------------------------------------
+
+    def check_form(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
+    ) -> Mapping[str, Any] | None:
+        """Sizes and conditions of a form of several operations; the scope, None if unfit."""
+        scope: dict[str, Any] = dict(self._compiled.constants)
+        scope.update({n: ir_value(v) for n, v in entry.fixed.items()})
+        sizes: list[Size] = []
+        for name, slot in entry.path.slots.items():
+            item = slots[slot]
+            tensor = tensor_of(item) if isinstance(item, (fx.Node, Version)) else None
+            if tensor is None:
+                scope[name] = scalar_value(item)
+            else:
+                sizes.extend(shape_of(tensor))
+        facts = facts_for(self._shape_env, sizes)
+        binder = TypeBinder(
+            scope, facts, self._compiled.target.arch, self._compiled.program.dtype_sets
+        )
+        if self._bind_form(entry, slots, calls, binder) is not None or binder.finish() is not None:
+            return None
+        for slot, operand in entry.path.constants:
+            if not isinstance(operand, ir.Computed):
+                continue
+            wanted = evaluate(operand.expr, scope, facts, self._compiled.functions)
+            if truth_equal(wanted, scalar_value(slots[slot]), facts) is not Truth.TRUE:
+                return None
+        for condition in entry.form.where:
+            verdict = truth(condition.expr, scope, facts, self._compiled.functions)
+            if verdict.truth is not Truth.TRUE:
+                return None
+        return scope
+
+    def _bind_form(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised], binder: TypeBinder
+    ) -> Problem | None:
+        for param in entry.params:
+            slot = entry.path.slots.get(param.name)
+            if slot is None or not isinstance(param.type, ir.TensorType):
+                continue
+            value = slots[slot]
+            tensor = None if value is None else tensor_of(value)
+            if tensor is None:
+                if param.type.optional:
+                    binder.scope[param.name] = None
+                    continue
+                return Problem("structure", f"{param.name} is not a tensor")
+            problem = binder.tensor(param.name, param.type, tensor)
+            if problem is not None:
+                return problem
+        return self._bind_values(entry, calls, binder)
+
+    def _bind_values(
+        self, entry: BodyForm, calls: list[Recognised], binder: TypeBinder
+    ) -> Problem | None:
+        """Views and results: the places where sizes are part of what is computed."""
+        types = dict(entry.form.types)
+        for place, index in enumerate(entry.path.order):
+            call = entry.form.body[index]
+            for result, name in enumerate(call.results):
+                declared = types.get(name or "")
+                if not isinstance(declared, ir.TensorType):
+                    continue
+                sized = call.op == "prim.view" or name in entry.form.results
+                nodes = calls[place].results.get(result)
+                tensor = tensor_of(nodes[0]) if nodes and sized else None
+                if tensor is None:
+                    continue
+                problem = binder.dims(name or "", declared.dims, shape_of(tensor))
+                if problem is None and name in entry.form.results:
+                    problem = binder.dtype(name or "", declared.dtype, tensor.dtype)
+                if problem is not None:
+                    return problem
+        return None
+
+
+def truth_equal(wanted: Any, found: Any, facts: Facts) -> Truth:
+    from fusiondsl.dims import equal
+
+    verdict = equal(wanted, found, facts)
+    return verdict if isinstance(verdict, Truth) else Truth.UNKNOWN
+
+
+def ir_value(value: Any) -> Any:
+    return scalar_value(value)
+
+
+def _meet(known: Range, given: Range) -> Range:
+    try:
+        return known.meet(given)
+    except ValueError:  # the caller's range is the truth for this compilation
+        return given
+
+
+def _scalar_key(item: Any) -> Any:
+    if isinstance(item, (fx.Node, Version)):
+        return id(item)
+    return literal_key(item)
+
+
+def _show(item: Any) -> str:
+    return item.name if isinstance(item, (fx.Node, Version)) else repr(item)
+
+
+FP8_NAME = FP8

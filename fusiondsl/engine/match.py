@@ -1,0 +1,216 @@
+"""Runs match programs over the normal view of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from torch import fx
+
+from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.pattern import (
+    CAPTURE,
+    FILL,
+    INNER,
+    INPUT,
+    LIST,
+    SAME,
+    SKIP,
+    Argument,
+    Branch,
+    Leaf,
+    Node,
+    is_commutative,
+    literal_key,
+)
+from fusiondsl.engine.recognise import Recognised, Recogniser
+from fusiondsl.engine.view import View
+
+E = TypeVar("E")
+
+UNSET: Any = object()
+
+
+class Near(Generic[E]):
+    """A place where a match program stopped: what it wanted there and what stood there."""
+
+    __slots__ = ("calls", "detail", "kind", "node", "value")
+
+    def __init__(
+        self, kind: str, node: Node[E], value: Any, detail: Any, calls: tuple[Recognised, ...]
+    ) -> None:
+        self.kind = kind
+        self.node = node
+        self.value = value
+        self.detail = detail
+        self.calls = calls
+
+
+class Matcher(Generic[E]):
+    """One run of a trie from one anchor call.
+
+    `found(entry, slots, calls)` is called for every complete structural match; it returns True to
+    stop looking. `near` collects the places where programs stopped.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        recogniser: Recogniser,
+        found: Callable[[E, list[Any], list[Recognised]], bool],
+        near: list[Near[E]] | None = None,
+    ) -> None:
+        self._view = view
+        self._recognise = recogniser
+        self._found = found
+        self._near = near
+        self._slots: list[Any] = []
+        self._calls: list[Recognised] = []
+        self._trail: list[int] = []
+
+    def run(self, children: list[tuple[tuple[Argument, ...], Node[E]]], call: Recognised) -> bool:
+        for args, node in children:
+            self._slots = [UNSET] * node.size
+            self._calls = []
+            self._trail = []
+            if self._enter(args, node, call):
+                return True
+        return False
+
+    def _enter(self, args: tuple[Argument, ...], node: Node[E], call: Recognised) -> bool:
+        """Bind `call` in every way its arguments allow, and go on below."""
+        slots, trail = self._slots, self._trail
+        missing = node.size - len(slots)
+        if missing > 0:
+            slots.extend([UNSET] * missing)
+        mark = len(trail)
+        for actual in _orders(call):
+            if self._unify_all(args, actual):
+                self._calls.append(call)
+                if self._continue(node):
+                    return True
+                self._calls.pop()
+            while len(trail) > mark:
+                slots[trail.pop()] = UNSET
+        return False
+
+    def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
+        if len(args) != len(actual):
+            return False
+        return all(map(self._unify, args, actual))
+
+    def _unify(self, wanted: Argument, given: Any) -> bool:
+        kind = wanted[0]
+        if kind == SKIP:
+            return True
+        if kind == LIST:
+            return isinstance(given, (tuple, list)) and self._unify_all(wanted[1], tuple(given))
+        slot = wanted[1]
+        if kind == INNER:
+            if not isinstance(given, (fx.Node, Version)):
+                return False
+            given = self._view.strip(given, regroup=wanted[2])
+        elif kind == INPUT and not (given is None or isinstance(given, (fx.Node, Version))):
+            return False
+        bound = self._slots[slot]
+        if bound is UNSET:
+            self._slots[slot] = given
+            self._trail.append(slot)
+            return True
+        return bound is given or self._same(kind, bound, given)
+
+    def _same(self, kind: int, bound: Any, given: Any) -> bool:
+        if kind == CAPTURE:
+            return not isinstance(given, fx.Node) and literal_key(bound) == literal_key(given)
+        if bound is None or given is None:
+            return False
+        strip = self._view.strip
+        return strip(bound, regroup=True) is strip(given, regroup=True)
+
+    def _continue(self, node: Node[E]) -> bool:
+        for leaf in node.leaves:
+            if self._complete(leaf, node):
+                return True
+        return any(self._follow(branch, node) for branch in node.branches)
+
+    def _complete(self, leaf: Leaf[E], node: Node[E]) -> bool:
+        values = [self._slots[slot] for slot in leaf.slots]
+        if any(isinstance(value, (fx.Node, Version)) for value in values):
+            return False
+        try:
+            entries = leaf.table.get(tuple([literal_key(value) for value in values]), ())
+        except TypeError:  # a list of nodes is not a literal
+            return False
+        if not entries:
+            self._miss("constant", node, self._calls[-1].node, (leaf, values))
+        return any(self._found(entry, self._slots, self._calls) for entry in entries)
+
+    def _follow(self, branch: Branch[E], node: Node[E]) -> bool:
+        value = self._slots[branch.slot]
+        if branch.position is not None:
+            return self._forward(branch, node, value)
+        known = branch.by_op
+        hit = False
+        for op, children in known.items():
+            if op in (SAME, FILL):
+                if self._inspect(op, branch, children, value):
+                    return True
+                hit = True
+                continue
+            for call in self._recognise.producers(value, branch.result, op):
+                hit = True
+                for args, child in children:
+                    if self._enter(args, child, call):
+                        return True
+        if not hit:
+            self._miss("structure", node, value, tuple(known))
+        return False
+
+    def _forward(self, branch: Branch[E], node: Node[E], value: Any) -> bool:
+        hit = False
+        assert branch.position is not None
+        for op, children in branch.by_op.items():
+            for call in self._recognise.consumers(value, branch.position, op):
+                if any(call.node is done.node for done in self._calls):
+                    continue
+                hit = True
+                for args, child in children:
+                    if self._enter(args, child, call):
+                        return True
+        if not hit:
+            self._miss("structure", node, value, tuple(branch.by_op))
+        return False
+
+    def _inspect(
+        self,
+        op: str,
+        branch: Branch[E],
+        children: list[tuple[tuple[Argument, ...], Node[E]]],
+        value: Any,
+    ) -> bool:
+        """Steps that bind no call."""
+        for args, child in children:
+            result = self._calls[args[0][1]].result(branch.result)
+            if result is None or (op == SAME and result is not value):
+                continue
+            mark = len(self._trail)
+            missing = child.size - len(self._slots)
+            self._slots.extend([UNSET] * missing)
+            if op == FILL:
+                self._slots[branch.slot] = result
+                self._trail.append(branch.slot)
+            if self._continue(child):
+                return True
+            while len(self._trail) > mark:
+                self._slots[self._trail.pop()] = UNSET
+        return False
+
+    def _miss(self, kind: str, node: Node[E], value: Any, detail: Any) -> None:
+        if self._near is not None:
+            self._near.append(Near(kind, node, value, detail, tuple(self._calls)))
+
+
+def _orders(call: Recognised) -> Iterator[tuple[Any, ...]]:
+    yield call.args
+    if is_commutative(call.op) and call.args[0] is not call.args[1]:
+        yield (call.args[1], call.args[0])

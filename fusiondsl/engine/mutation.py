@@ -1,0 +1,200 @@
+"""Raw mutation: which value a buffer holds where, and what else may be written or observed.
+
+A graph after defunctionalisation has calls that write their arguments. Each write starts a new
+*version* of the buffer; a read sees the version of the last write before it. Graphs without raw
+mutation, the usual case in front of Inductor's post-grad hook, cost nothing here.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from fusiondsl.engine import aten
+
+if TYPE_CHECKING:
+    from fusiondsl.engine.bindings import Bindings
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """The value that `writer` leaves in buffer `node` as its result `index`."""
+
+    node: fx.Node
+    writer: fx.Node
+    index: int
+    users: dict[fx.Node, None]
+    """Reads of the buffer after this write and before the next one."""
+    observable: bool
+    """The buffer is a graph input or has aliases read after the write: it cannot disappear."""
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.node.meta
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    op = "version"
+    target = None
+
+    def __lt__(self, other: Any) -> bool:
+        return self.writer < (other.writer if isinstance(other, Version) else other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self.writer > (other.writer if isinstance(other, Version) else other)
+
+
+@lru_cache(maxsize=4096)
+def is_mutating(target: Any) -> bool:
+    """The operation may write an argument, or has an effect nobody declared."""
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable)
+    return False
+
+
+@lru_cache(maxsize=4096)
+def is_effectful(target: Any) -> bool:
+    """Order matters for this operation beyond its data flow."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    tags = getattr(target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags or target in fx.node._side_effectful_functions
+
+
+class Mutations:
+    """The raw writes of one graph."""
+
+    def __init__(
+        self, graph: fx.Graph, by_target: dict[Any, list[fx.Node]], bindings: Bindings
+    ) -> None:
+        self._bindings = bindings
+        # A functionalised call is filed under the mutating op it wraps, but writes nothing.
+        writers = [
+            node
+            for target, nodes in by_target.items()
+            if is_mutating(target)
+            for node in nodes
+            if node.target is target
+        ]
+        self.any = bool(writers)
+        self._position: dict[fx.Node, int] = {}
+        self._writes: dict[fx.Node, list[tuple[int, fx.Node]]] = {}
+        self._versions: dict[tuple[fx.Node, fx.Node], Version] = {}
+        if self.any:
+            self._collect(graph, writers)
+
+    def _collect(self, graph: fx.Graph, writers: list[fx.Node]) -> None:
+        self._position = {node: i for i, node in enumerate(graph.nodes)}
+        for writer in sorted(writers, key=self._position.__getitem__):
+            for buffer in written_arguments(writer):
+                root = root_of(buffer)
+                self._writes.setdefault(root, []).append((self._position[writer], writer))
+
+    def touches(self, *nodes: fx.Node) -> bool:
+        """Some buffer behind these nodes is written somewhere in the graph."""
+        return self.any and any(root_of(node) in self._writes for node in nodes)
+
+    def written_between(self, node: fx.Node, first: fx.Node, last: fx.Node) -> fx.Node | None:
+        """A write to the buffer of `node` after `first` and before `last`, if there is one."""
+        if not self.any:
+            return None
+        low, high = self._position.get(first, -1), self._position.get(last, 1 << 60)
+        low, high = min(low, high), max(low, high)
+        for position, writer in self._writes.get(root_of(node), ()):
+            if low < position < high:
+                return writer
+        return None
+
+    def version(self, user: fx.Node, argument: fx.Node) -> Any:
+        """The value `user` reads through `argument`."""
+        writes = self._writes.get(root_of(argument))
+        if not writes:
+            return argument
+        before = bisect_left(writes, (self._position[user],)) - 1
+        if before < 0:
+            return argument
+        version = self.written(writes[before][1], argument)
+        return argument if version is None else version
+
+    def written(self, writer: fx.Node, buffer: Any) -> Version | None:
+        """The version a call leaves in a buffer, None where the buffer is not what it writes."""
+        if not isinstance(buffer, fx.Node):
+            return None
+        key = (writer, buffer)
+        if key not in self._versions:
+            version = self._make(writer, buffer)
+            if version is None:
+                return None
+            self._versions[key] = version
+        return self._versions[key]
+
+    def _make(self, writer: fx.Node, buffer: fx.Node) -> Version | None:
+        binding = self._bindings.of(writer.target)
+        if binding is None:
+            return None
+        given = dict(zip(binding.names, writer.args, strict=False))
+        given.update(writer.kwargs)
+        for offset, name in enumerate(binding.mutated):
+            if given.get(name) is buffer:
+                users, observable = self._readers(writer, buffer)
+                return Version(buffer, writer, binding.returns + offset, users, observable)
+        return None
+
+    def _readers(self, writer: fx.Node, buffer: fx.Node) -> tuple[dict[fx.Node, None], bool]:
+        root = root_of(buffer)
+        start = self._position[writer]
+        later = [p for p, _ in self._writes[root] if p > start]
+        stop = later[0] if later else 1 << 60
+        users = {u: None for u in buffer.users if start < self._position[u] <= stop}
+        aliased = root is not buffer or any(
+            is_alias(user) for user in buffer.users if user is not writer
+        )
+        return users, root.op != "call_function" or aliased
+
+
+@lru_cache(maxsize=4096)
+def _may_alias(target: Any) -> bool:
+    if target in aten.COPIES:
+        return False
+    if target in aten.NO_OPS:
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return any(r.alias_info is not None for r in target._schema.returns) or any(
+        r.type.kind() == "ListType" and target.namespace == "aten" for r in target._schema.returns
+    )
+
+
+def is_alias(node: fx.Node) -> bool:
+    """The node may share memory with its first argument."""
+    return node.target is operator.getitem or _may_alias(node.target)
+
+
+def root_of(node: fx.Node) -> fx.Node:
+    """The node that owns the memory of `node`."""
+    while is_alias(node) and node.args and isinstance(node.args[0], fx.Node):
+        if node.target is operator.getitem and not _may_alias(node.args[0].target):
+            break
+        node = node.args[0]
+    return node
+
+
+def written_arguments(node: fx.Node) -> list[fx.Node]:
+    """The arguments an operation writes, by its schema."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    written: list[fx.Node] = []
+    for i, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        written.extend(v for v in values if isinstance(v, fx.Node))
+    return written

@@ -1,0 +1,285 @@
+"""Bodies as match programs: a trie of steps that all rules of one anchor share.
+
+A body is walked from one call, its *anchor*: backwards to the producers of its arguments, forwards
+to further users. Slots are numbered in the order they are met and constants are captured into
+slots, so that rules with the same skeleton become one path, however many there are; a table on the
+captured constants tells them apart at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from fusiondsl import ir
+from fusiondsl.decl.primitives import PRIMITIVES
+
+# --- arguments of a step ------------------------------------------------------------------------
+
+SKIP, CAPTURE, INNER, INPUT, LIST = range(5)
+Argument: TypeAlias = tuple[Any, ...]
+"""(SKIP,), (CAPTURE, slot), (INNER, slot, regroup), (INPUT, slot), (LIST, arguments)."""
+
+
+SAME, FILL = "=", "fill"
+"""Steps without a call: the slot's value is that result of a call already bound; put it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Bind call `index` of the body and unify its arguments.
+
+    Backward steps (`position` is None) take the call that produces the value in `slot` as its
+    result `result`. Forward steps take a user of the value in `slot` that reads it as argument
+    `position`.
+    """
+
+    slot: int
+    result: int
+    position: int | None
+    op: str
+    args: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A body seen from one anchor."""
+
+    op: str
+    """The anchor's op."""
+    args: tuple[Argument, ...]
+    steps: tuple[Step, ...]
+    order: tuple[int, ...]
+    """Body positions of the calls, anchor first."""
+    slots: Mapping[str, int]
+    """Slot of every name bound by an argument."""
+    constants: tuple[tuple[int, ir.Operand], ...]
+    """Slots that must hold a literal or a computed scalar."""
+    size: int
+
+
+class _Walk:
+    """Builds a `Path`."""
+
+    def __init__(
+        self, body: Sequence[ir.Call], ops: Mapping[str, ir.OpDecl], tensors: frozenset[str]
+    ) -> None:
+        self.body = body
+        self.ops = ops
+        self.tensors = tensors
+        self.producer = {
+            name: (i, r) for i, c in enumerate(body) for r, name in enumerate(c.results) if name
+        }
+        self.slots: dict[str, int] = {}
+        self.constants: list[tuple[int, ir.Operand]] = []
+        self.order: list[int] = []
+        self.size = 0
+
+    def new_slot(self) -> int:
+        self.size += 1
+        return self.size - 1
+
+    def path(self, anchor: int) -> Path | None:
+        """None where part of the body cannot be reached from the anchor."""
+        args = self._visit(anchor)
+        steps: list[Step] = []
+        handled: set[str] = set()
+        while True:
+            step = self._backward(handled) or self._forward()
+            if step is None:
+                break
+            steps.append(step)
+        if len(self.order) < len(self.body):
+            return None
+        return Path(
+            self.body[anchor].op,
+            args,
+            tuple(steps),
+            tuple(self.order),
+            dict(self.slots),
+            tuple(self.constants),
+            self.size,
+        )
+
+    def _backward(self, handled: set[str]) -> Step | None:
+        for name, slot in self.slots.items():
+            if name in handled or name not in self.producer:
+                continue
+            handled.add(name)
+            index, result = self.producer[name]
+            if index in self.order:
+                return Step(slot, result, None, SAME, ((CAPTURE, self.order.index(index)),))
+            return Step(slot, result, None, self.body[index].op, self._visit(index))
+        return None
+
+    def _forward(self) -> Step | None:
+        """A further user of something bound; a result no argument named yet gets a slot first."""
+        for index, call in enumerate(self.body):
+            if index in self.order:
+                continue
+            for position, operand in enumerate(call.args):
+                name = operand.name if isinstance(operand, ir.Ref) else None
+                if name in self.slots and self._is_value(name):
+                    slot = self.slots[name]
+                    return Step(slot, -1, position, call.op, self._visit(index))
+                if name in self.producer and self.producer[name][0] in self.order:
+                    index, result = self.producer[name]
+                    slot = self.slots[name] = self.new_slot()
+                    return Step(slot, result, None, FILL, ((CAPTURE, self.order.index(index)),))
+        return None
+
+    def _is_value(self, name: str) -> bool:
+        return name in self.producer or name in self.tensors
+
+    def _slot_of(self, name: str) -> int:
+        if name not in self.slots:
+            self.slots[name] = self.new_slot()
+        return self.slots[name]
+
+    def _visit(self, index: int) -> tuple[Argument, ...]:
+        self.order.append(index)
+        call = self.body[index]
+        return tuple(self._argument(call, i, operand) for i, operand in enumerate(call.args))
+
+    def _argument(self, call: ir.Call, position: int, operand: ir.Operand) -> Argument:
+        if isinstance(operand, ir.Anything):
+            return (SKIP,)
+        if isinstance(operand, ir.ListOf):
+            if not any(isinstance(item, ir.Ref) for item in operand.items):
+                return self._constant(operand)
+            return (LIST, tuple(self._argument(call, position, item) for item in operand.items))
+        if call.op == "prim.view" and position == 1:
+            return (SKIP,)
+        if not isinstance(operand, ir.Ref):
+            return self._constant(operand)
+        name = operand.name
+        slot = self._slot_of(name)
+        if name in self.producer:
+            return (INNER, slot, self._regroups(call, position, name))
+        return (INPUT, slot) if name in self.tensors else (CAPTURE, slot)
+
+    def _constant(self, operand: ir.Operand) -> Argument:
+        slot = self.new_slot()
+        self.constants.append((slot, operand))
+        return (CAPTURE, slot)
+
+    def _regroups(self, call: ir.Call, position: int, name: str) -> bool:
+        """Leading dimensions may be regrouped on this edge: both ends are typed `t..`."""
+        consumer = self.ops.get(call.op)
+        index, result = self.producer[name]
+        producer = self.ops.get(self.body[index].op)
+        if consumer is None or producer is None:
+            return False
+        ends = (consumer.call_params[position].type, producer.call_results[result].type)
+        return all(isinstance(t, ir.TensorType) and t.rank_free for t in ends)
+
+
+def walk(
+    body: Sequence[ir.Call], ops: Mapping[str, ir.OpDecl], tensors: frozenset[str], anchor: int
+) -> Path | None:
+    return _Walk(body, ops, tensors).path(anchor)
+
+
+def sinks(body: Sequence[ir.Call]) -> list[int]:
+    """Calls none of whose results another call of the body reads, last first."""
+    used = {name for call in body for operand in call.args for name in references(operand)}
+    free = [i for i, call in enumerate(body) if not used.intersection(filter(None, call.results))]
+    return free[::-1]
+
+
+def references(operand: ir.Operand) -> tuple[str, ...]:
+    if isinstance(operand, (ir.Ref, ir.Unrounded)):
+        return (operand.name,)
+    if isinstance(operand, ir.ListOf):
+        return tuple(name for item in operand.items for name in references(item))
+    return ()
+
+
+def is_commutative(op: str) -> bool:
+    name = op.removeprefix("prim.")
+    return op.startswith("prim.") and PRIMITIVES[name].commutative
+
+
+# --- the trie -----------------------------------------------------------------------------------
+
+E = TypeVar("E")
+
+
+@dataclass(slots=True, eq=False)
+class Leaf(Generic[E]):
+    """Entries whose literals sit in the same slots, by the values of those literals."""
+
+    slots: tuple[int, ...]
+    table: dict[tuple[Any, ...], list[E]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Branch(Generic[E]):
+    """All continuations that look at the same place of the graph."""
+
+    slot: int
+    result: int
+    position: int | None
+    by_op: dict[str, list[tuple[tuple[Argument, ...], Node[E]]]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Node(Generic[E]):
+    branches: list[Branch[E]] = field(default_factory=list)
+    leaves: list[Leaf[E]] = field(default_factory=list)
+    size: int = 0
+    """Slots needed below here."""
+    members: list[E] = field(default_factory=list)
+    """Every entry below, for reports."""
+
+
+@dataclass(slots=True, eq=False)
+class Trie(Generic[E]):
+    """Match programs by anchor op."""
+
+    roots: dict[str, list[tuple[tuple[Argument, ...], Node[E]]]] = field(default_factory=dict)
+
+    def insert(self, path: Path, literals: Sequence[tuple[int, Any]], entry: E) -> None:
+        node = _child(self.roots.setdefault(path.op, []), path.args, path.size, entry)
+        for step in path.steps:
+            node = _child(_branch(node, step), step.args, path.size, entry)
+        slots = tuple(slot for slot, _ in literals)
+        leaf = next((leaf for leaf in node.leaves if leaf.slots == slots), None)
+        if leaf is None:
+            leaf = Leaf(slots)
+            node.leaves.append(leaf)
+        key = tuple(literal_key(value) for _, value in literals)
+        leaf.table.setdefault(key, []).append(entry)
+
+
+def _child(
+    children: list[tuple[tuple[Argument, ...], Node[E]]],
+    args: tuple[Argument, ...],
+    size: int,
+    entry: E,
+) -> Node[E]:
+    node = next((child for key, child in children if key == args), None)
+    if node is None:
+        node = Node()
+        children.append((args, node))
+    node.size = max(node.size, size)
+    node.members.append(entry)
+    return node
+
+
+def _branch(node: Node[E], step: Step) -> list[tuple[tuple[Argument, ...], Node[E]]]:
+    place = (step.slot, step.result, step.position)
+    for branch in node.branches:
+        if (branch.slot, branch.result, branch.position) == place:
+            return branch.by_op.setdefault(step.op, [])
+    created: Branch[E] = Branch(*place)
+    node.branches.append(created)
+    return created.by_op.setdefault(step.op, [])
+
+
+def literal_key(value: Any) -> tuple[Any, ...]:
+    """A type-strict key: `1`, `1.0` and `True` are three literals."""
+    if isinstance(value, (tuple, list)):
+        return (tuple, tuple(literal_key(item) for item in value))
+    return (type(value), value)

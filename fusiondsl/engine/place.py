@@ -1,0 +1,126 @@
+"""Where the new nodes of a site may stand: after all inputs, before every user of an output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
+from fusiondsl.engine.site import Site, output_values
+from fusiondsl.engine.typecheck import Problem
+from fusiondsl.engine.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """New nodes go before `point`; `moved` follow them, in order."""
+
+    point: fx.Node
+    moved: tuple[fx.Node, ...] = ()
+
+
+def find_place(view: View, site: Site, inputs: Iterable[Any]) -> Place | Problem:
+    """The place for a site's new nodes, computed on the graph as it is now."""
+    inputs = list(inputs)
+    place = _position(site, inputs)
+    if isinstance(place, Problem):
+        return place
+    return _crosses_write(view, site, inputs, place) or _crosses_effect(view, site, place) or place
+
+
+def _position(site: Site, inputs: list[Any]) -> Place | Problem:
+    last_matched = max(call.node for call in site.calls)
+    first_user = _first_user(site)
+    point = last_matched
+    if first_user is not None and first_user < last_matched:
+        point = first_user
+    nodes = [_node(value) for value in inputs]
+    late = [node for node in nodes if not node < point]
+    if not late:
+        return Place(point)
+    assert first_user is not None
+    last_input = max(late)
+    moved = _dependents(site, first_user, last_input)
+    if any(node in moved for node in nodes):
+        cyclic = next(node for node in nodes if node in moved)
+        return Problem(
+            "structure", f"{cyclic.name} is computed from an output and is an input: a cycle"
+        )
+    for node in moved:
+        if is_mutating(node.target) or is_effectful(node.target):
+            return Problem("effect", f"{node.name} would have to move and has an effect")
+    return Place(last_input.next, tuple(moved))
+
+
+def _node(value: Any) -> fx.Node:
+    """The node a value exists from."""
+    return value.writer if isinstance(value, Version) else value
+
+
+def _first_user(site: Site) -> fx.Node | None:
+    first: fx.Node | None = None
+    for _, _, values in output_values(site):
+        for value in values:
+            for user in value.users:
+                if user not in site.own and (first is None or user < first):
+                    first = user
+    return first
+
+
+def _dependents(site: Site, first: fx.Node, last: fx.Node) -> dict[fx.Node, None]:
+    """Nodes from `first` to `last` that depend on an output, in graph order."""
+    outputs = {v for _, _, values in output_values(site) for v in values if isinstance(v, fx.Node)}
+    dependents: dict[fx.Node, None] = {}
+    node = first
+    while True:
+        if node not in site.own and any(
+            source in dependents or source in outputs for source in node.all_input_nodes
+        ):
+            dependents[node] = None
+        if node is last:
+            return dependents
+        node = node.next
+
+
+def _crosses_write(view: View, site: Site, inputs: list[Any], place: Place) -> Problem | None:
+    """No buffer that is read may be written between its old and its new reader."""
+    mutations = view.mutations
+    if not mutations.any:
+        return None
+    if place.moved:
+        return Problem("effect", "nodes would have to move in a graph that writes its buffers")
+    inside = [node for node in site.own if node not in site.staying]
+    for value in inputs:
+        buffer = value.node if isinstance(value, Version) else value
+        for node in inside:
+            if buffer not in node.all_input_nodes:
+                continue
+            writer = mutations.written_between(buffer, node, place.point)
+            if writer is not None and writer not in site.own:
+                return Problem("effect", f"{buffer.name} is written by {writer.name} in between")
+    return None
+
+
+def _crosses_effect(view: View, site: Site, place: Place) -> Problem | None:
+    """Effects on one resource keep their order."""
+    for index, effects in site.rule.effects.items():
+        resources = {effect.resource for effect in effects}
+        origin = site.calls[index].node
+        if place.moved and any(_resources(view, node) & resources for node in place.moved):
+            return Problem("effect", f"an effect on {min(resources)} would have to move")
+        node = origin.next
+        while node is not place.point and node.op != "root":
+            if node not in site.own and _resources(view, node) & resources:
+                return Problem("effect", f"{node.name} uses the same {min(resources)} in between")
+            node = node.next
+    return None
+
+
+def _resources(view: View, node: fx.Node) -> set[str]:
+    if node.op != "call_function":
+        return set()
+    binding = view.bindings.of(node.target)
+    return set() if binding is None else {effect.resource for effect in binding.decl.effects}

@@ -1,0 +1,565 @@
+"""Semantic ops in the graph: each spelling of an op becomes one virtual call, once per graph.
+
+Rules match over virtual calls, so that the number of spellings never multiplies with the number of
+rules. A declared op stands for itself; a semantic op stands for any of its forms.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.dims import Dim
+from fusiondsl.engine import aten
+from fusiondsl.engine.bindings import Bindings
+from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.pattern import Path, Trie, walk
+from fusiondsl.engine.view import Call, View
+
+
+class Recognised:
+    """A call as rules see it: of an op, a primitive, or a semantic op in one of its forms."""
+
+    __slots__ = ("args", "buffers", "form", "node", "nodes", "op", "results", "spelled")
+
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        node: fx.Node,
+        results: Mapping[int, list[Any]],
+        *,
+        nodes: tuple[fx.Node, ...],
+        buffers: tuple[fx.Node, ...] = (),
+        form: ir.Form | None = None,
+        spelled: tuple[int | None, ...] = (),
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.node = node
+        self.results = results
+        self.nodes = nodes
+        """All graph nodes the call is made of, but for `getitem`s of results."""
+        self.buffers = buffers
+        self.form = form
+        self.spelled = spelled
+        """Where the call is one operation: that operation's result for each result here."""
+
+    def result(self, index: int) -> Any | None:
+        nodes = self.results.get(index)
+        return nodes[0] if nodes else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DirectForm:
+    """A form that is one declared op: an argument map, nothing to search."""
+
+    form: ir.Form | None
+    op: str
+    """The semantic op."""
+    args: tuple[tuple[str, Any], ...]
+    """For each argument of the spelling: ("param", index of the semantic parameter) or
+    ("literal", value)."""
+    fixed: tuple[tuple[int, Any], ...]
+    results: tuple[int | None, ...]
+    """For each result of the semantic op: the result of the spelling."""
+    params: int
+    by_dtype: tuple[tuple[int, int], ...]
+    """(parameter, result): dtype parameters read off the result's dtype."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BodyForm:
+    """A form of several operations, seen from one of its results."""
+
+    form: ir.Form
+    op: str
+    path: Path
+    params: tuple[ir.Param, ...]
+    fixed: Mapping[str, Any]
+    results: tuple[tuple[int, int] | None, ...]
+    """For each result of the op: (place in the path's order, result of that call)."""
+    by_dtype: tuple[tuple[int, int], ...]
+
+
+class Forms:
+    """The forms of a program, prepared for lookup; independent of any graph."""
+
+    def __init__(self, program: ir.Program, bindings: Bindings) -> None:
+        self.ops = program.ops
+        self.direct: dict[str, list[DirectForm]] = {}
+        """By the spelling's op."""
+        self.spellings: dict[str, list[str]] = {}
+        """Semantic op -> ops that spell it directly."""
+        self.tries: dict[tuple[str, int], Trie[BodyForm]] = {}
+        """By semantic op and the result the search starts from."""
+        self.bodies: dict[str, list[frozenset[str]]] = {}
+        """Ops that each form of several operations needs."""
+        self._bindings = bindings
+        for decl in program.ops.values():
+            for form in decl.forms:
+                self._add(decl, form)
+
+    def is_semantic(self, op: str) -> bool:
+        return op in self.spellings or any(key[0] == op for key in self.tries)
+
+    def _add(self, decl: ir.OpDecl, form: ir.Form) -> None:
+        first = form.body[0]
+        if len(form.body) == 1 and not first.op.startswith("prim.") and not form.where:
+            direct = self._direct(decl, form)
+            if direct is not None:
+                self.direct.setdefault(first.op, []).append(direct)
+                self.spellings.setdefault(decl.name, []).append(first.op)
+                return
+        self.bodies.setdefault(decl.name, []).append(frozenset(call.op for call in form.body))
+        for result, name in enumerate(form.results):
+            if name is not None:
+                self._add_body(decl, form, result, name)
+
+    def _direct(self, decl: ir.OpDecl, form: ir.Form) -> DirectForm | None:
+        call = form.body[0]
+        positions = {p.name: i for i, p in enumerate(decl.call_params)}
+        spelled = self.ops[call.op].call_params
+        args: list[tuple[str, Any]] = []
+        for param, operand in zip(spelled, call.args, strict=True):
+            if isinstance(operand, ir.Ref) and operand.name in positions:
+                args.append(("param", positions[operand.name]))
+            elif isinstance(operand, (ir.Const, ir.ListOf)):
+                wants_float = isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
+                value = self._bindings.constant(operand, wants_float=wants_float)
+                args.append(("literal", value))
+            elif isinstance(operand, ir.Anything):
+                args.append(("any", None))
+            else:
+                return None
+        fixed = tuple((positions[n], self._bindings.constant(c)) for n, c in form.fixed)
+        results = tuple(None if n is None else call.results.index(n) for n in form.results)
+        bound = {i for kind, i in args if kind == "param"} | {i for i, _ in fixed}
+        return DirectForm(
+            form, decl.name, tuple(args), fixed, results, len(positions), _by_dtype(decl, bound)
+        )
+
+    def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
+        tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))
+        anchor = next((i for i, c in enumerate(form.body) if name in c.results), None)
+        path = None if anchor is None else walk(form.body, self.ops, tensors, anchor)
+        if path is None:
+            return
+        places = {n: (i, r) for i, c in enumerate(form.body) for r, n in enumerate(c.results) if n}
+        results = tuple(
+            None if n is None else (path.order.index(places[n][0]), places[n][1])
+            for n in form.results
+        )
+        fixed = {n: self._bindings.constant(c) for n, c in form.fixed}
+        bound = {
+            i for i, p in enumerate(decl.call_params) if p.name in path.slots or p.name in fixed
+        }
+        entry = BodyForm(
+            form, decl.name, path, decl.call_params, fixed, results, _by_dtype(decl, bound)
+        )
+        trie = self.tries.setdefault((decl.name, result), Trie())
+        trie.insert(path, self.literals(path), entry)
+
+    def literals(self, path: Path) -> list[tuple[int, Any]]:
+        """The slots of a path that must hold a literal; computed scalars are checked later."""
+        return [
+            (slot, self._bindings.constant(operand))
+            for slot, operand in path.constants
+            if isinstance(operand, (ir.Const, ir.ListOf)) and _is_literal(operand)
+        ]
+
+
+def _is_literal(operand: ir.Operand) -> bool:
+    if isinstance(operand, ir.ListOf):
+        return all(_is_literal(item) for item in operand.items)
+    return isinstance(operand, ir.Const)
+
+
+def _by_dtype(decl: ir.OpDecl, bound: set[int]) -> tuple[tuple[int, int], ...]:
+    """Dtype parameters a form does not bind, with a result that has that dtype."""
+    pairs: list[tuple[int, int]] = []
+    for i, param in enumerate(decl.call_params):
+        if i in bound or not isinstance(param.type, ir.ScalarType) or param.type.kind != "dtype":
+            continue
+        for r, result in enumerate(decl.call_results):
+            if isinstance(result.type, ir.TensorType) and result.type.dtype == param.name:
+                pairs.append((i, r))
+                break
+    return tuple(pairs)
+
+
+Check: TypeAlias = Callable[[BodyForm, list[Any], list[Recognised]], "Mapping[str, Any] | None"]
+"""Sizes and conditions of a form of several operations: the scope they give, None if unfit."""
+
+
+class Recogniser:
+    """Virtual calls of one graph, remembered."""
+
+    def __init__(self, view: View, forms: Forms, check: Check) -> None:
+        self._view = view
+        self._forms = forms
+        self._check = check
+        self._direct: dict[tuple[fx.Node, str], Recognised | None] = {}
+        self._searched: dict[tuple[Any, str, int], Recognised | None] = {}
+        self._occurs: dict[str, bool] = {}
+
+    # --- lookups ---------------------------------------------------------------------------------
+
+    def producers(self, value: Any, result: int, op: str) -> Iterator[Recognised]:
+        """Calls of `op` that produce `value` as their result `result`."""
+        if not isinstance(value, (fx.Node, Version)):
+            return
+        if op.startswith("prim."):
+            yield from self._primitives(value, op)
+            return
+        definition = self._view.define(value)
+        if definition is not None and not definition[0].op.startswith("prim."):
+            call = self.as_op(definition[0], op)
+            if call is not None and value in call.results.get(result, ()):
+                yield call
+                return
+        found = self._search(value, op, result)
+        if found is not None:
+            yield found
+
+    def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
+        """Calls of `op` that read `value` as argument `position`."""
+        strip = self._view.strip
+        for user in self._readers(value):
+            call = self._view.call(user)
+            if call is None:
+                continue
+            if op.startswith("prim."):
+                candidates = [wrap(call)] if call.op == op else []
+            else:
+                found = self.as_op(call, op)
+                candidates = [found] if found is not None else []
+            for candidate in candidates:
+                given = [candidate.args[position]]
+                if candidate.op.startswith("prim.") and len(candidate.args) > 1:
+                    given.append(candidate.args[1 - position] if position < 2 else None)
+                if any(strip(g, regroup=True) is value for g in given if _is_value(g)):
+                    yield candidate
+
+    def _readers(self, value: Any) -> Iterator[fx.Node]:
+        """Users of a value, also behind operations that change nothing."""
+        pending = list(value.users)
+        while pending:
+            user = pending.pop(0)
+            yield user
+            if user.target in aten.NO_OPS and self._view.strip(user, regroup=True) is value:
+                pending.extend(user.users)
+
+    def all_of(self, op: str) -> Iterator[Recognised]:
+        """Every call of `op` in the graph, in no particular order."""
+        if op.startswith("prim."):
+            for target in PRIMITIVE_TARGETS.get(op, ()):
+                for node in self._view.nodes_of(target):
+                    for value in _values_at(node):
+                        yield from self._primitives(value, op)
+            return
+        seen: set[fx.Node] = set()
+        for target in self._targets(op):
+            for node in self._view.nodes_of(target):
+                call = self._view.call(node)
+                found = None if call is None else self.as_op(call, op)
+                if found is not None:
+                    seen.add(node)
+                    yield found
+        trie = self._forms.tries.get((op, 0))
+        if trie is not None:
+            yield from self._all_searched(op, trie, seen)
+
+    def _targets(self, op: str) -> list[Any]:
+        """Targets of this graph that are `op` or one of its direct spellings."""
+        by_name = self._view.targets_by_name
+        names = (op, *self._forms.spellings.get(op, ()))
+        return [target for name in names for target in by_name.get(name, ())]
+
+    def occurs(self, op: str) -> bool:
+        """Whether the graph has the operations for some spelling of `op`."""
+        known = self._occurs.get(op)
+        if known is None:
+            known = self._occurs[op] = self._find(op)
+        return known
+
+    def _find(self, op: str) -> bool:
+        if op in ("prim.view", "prim.cast"):  # both may have vanished from the graph
+            return True
+        if op.startswith("prim."):
+            return any(t in self._view.by_target for t in PRIMITIVE_TARGETS.get(op, ()))
+        if self._targets(op):
+            return True
+        return any(
+            all(self.occurs(step) for step in body) for body in self._forms.bodies.get(op, ())
+        )
+
+    def _all_searched(
+        self, op: str, trie: Trie[BodyForm], seen: set[fx.Node]
+    ) -> Iterator[Recognised]:
+        for target in self._entries(trie):
+            for node in self._view.nodes_of(target):
+                for value in _values_at(node):
+                    found = self._search(value, op, 0)
+                    if found is not None and found.node not in seen:
+                        seen.add(found.node)
+                        yield found
+
+    def _entries(self, trie: Trie[BodyForm]) -> list[Any]:
+        """Targets a body may end with; behind a cast or view that vanished, the next ones."""
+        targets: dict[Any, None] = {}
+        pending: list[tuple[str, Any]] = list(trie.roots.items())
+        while pending:
+            op, children = pending.pop()
+            if op.startswith("prim."):
+                targets.update(dict.fromkeys(PRIMITIVE_TARGETS.get(op, ())))
+            else:
+                targets.update(dict.fromkeys(self._view.targets_by_name.get(op, ())))
+            if op in ("prim.cast", "prim.view"):
+                for _, node in children:
+                    pending.extend(i for b in node.branches[:1] for i in b.by_op.items())
+        return [target for target in targets if target in self._view.by_target]
+
+    # --- direct ----------------------------------------------------------------------------------
+
+    def as_op(self, call: Call, op: str) -> Recognised | None:
+        key = (call.node, op)
+        try:
+            return self._direct[key]
+        except KeyError:
+            found = self._direct[key] = self._as_op(call, op)
+            return found
+
+    def _as_op(self, call: Call, op: str) -> Recognised | None:
+        if call.op == op:
+            return wrap(call)
+        for direct in self._forms.direct.get(call.op, ()):
+            if direct.op == op:
+                found = _apply_direct(call, direct)
+                if found is not None:
+                    return found
+        return None
+
+    # --- primitives ------------------------------------------------------------------------------
+
+    def _primitives(self, value: Any, op: str) -> Iterator[Recognised]:
+        if op == "prim.view":
+            yield from self._reshapes(value)
+            return
+        definition = self._view.define(value)
+        if definition is not None and definition[0].op == op:
+            yield wrap(definition[0])
+        elif op == "prim.cast":
+            # A cast to the dtype a value already has is not in the graph.
+            tensor = value.meta.get("val")
+            if isinstance(tensor, torch.Tensor) and isinstance(value, fx.Node):
+                args = (value, tensor.dtype)
+                yield Recognised(op, args, value, {0: [value]}, nodes=())
+
+    def _reshapes(self, value: Any) -> Iterator[Recognised]:
+        """Any number of reshapes, the longest chain first; sizes are compared later."""
+        chain = self._view.behind_views(value)
+        for end in range(len(chain) - 1, -1, -1):
+            nodes = tuple(_between(value, chain[end]))
+            yield Recognised("prim.view", (chain[end], None), value, {0: [value]}, nodes=nodes)
+
+    # --- bodies ----------------------------------------------------------------------------------
+
+    def _search(self, value: Any, op: str, result: int) -> Recognised | None:
+        trie = self._forms.tries.get((op, result))
+        if trie is None:
+            return None
+        key = (value, op, result)
+        if key not in self._searched:
+            self._searched[key] = None  # a form never contains itself
+            self._searched[key] = self._search_body(value, trie)
+        return self._searched[key]
+
+    def _search_body(self, value: Any, trie: Trie[BodyForm]) -> Recognised | None:
+        from fusiondsl.engine.match import Matcher
+
+        found: list[Recognised] = []
+
+        def accept(entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> bool:
+            call = self._virtual(entry, slots, calls)
+            if call is None:
+                return False
+            found.append(call)
+            return True
+
+        matcher: Matcher[BodyForm] = Matcher(self._view, self, accept)
+        for root, children in trie.roots.items():
+            for call in self.producers(value, 0, root):
+                if matcher.run(children, call):
+                    return found[0]
+        return None
+
+    def _virtual(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
+    ) -> Recognised | None:
+        scope = self._check(entry, slots, calls)
+        if scope is None:
+            return None
+        args = [_argument(entry, param.name, slots, scope) for param in entry.params]
+        results: dict[int, list[Any]] = {}
+        for i, place in enumerate(entry.results):
+            if place is None:
+                continue
+            values = calls[place[0]].results.get(place[1])
+            if values:
+                results[i] = list(values)
+        for param_index, result_index in entry.by_dtype:
+            if result_index not in results:
+                return None
+            args[param_index] = results[result_index][0].meta["val"].dtype
+        nodes = tuple(dict.fromkeys(n for call in calls for n in _all_nodes(call)))
+        buffers = tuple(b for call in calls for b in call.buffers)
+        return Recognised(
+            entry.op,
+            tuple(args),
+            calls[0].node,
+            results,
+            nodes=nodes,
+            buffers=buffers,
+            form=entry.form,
+        )
+
+
+def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[str, Any]) -> Any:
+    """A parameter of a form: captured, fixed, or solved from the sizes (`group_size`)."""
+    slot = entry.path.slots.get(name)
+    if slot is not None:
+        return slots[slot]
+    if name in entry.fixed:
+        return entry.fixed[name]
+    solved = scope.get(name)
+    return solved.as_int() if isinstance(solved, Dim) else None
+
+
+def wrap(call: Call) -> Recognised:
+    """A call as itself."""
+    count = 1 if call.binding is None else len(call.binding.decl.call_results)
+    return Recognised(
+        call.op,
+        call.args,
+        call.node,
+        call.results,
+        nodes=(call.node,),
+        buffers=call.buffers,
+        spelled=tuple(range(count)),
+    )
+
+
+def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
+    args: list[Any] = [_UNBOUND] * direct.params
+    for (kind, wanted), given in zip(direct.args, call.args, strict=True):
+        if kind == "param":
+            args[wanted] = given
+        elif kind == "literal" and not _same_literal(wanted, given):
+            return None
+    for index, value in direct.fixed:
+        args[index] = value
+    results = {
+        i: call.results[r]
+        for i, r in enumerate(direct.results)
+        if r is not None and call.results.get(r)
+    }
+    for param, result in direct.by_dtype:
+        if result not in results:
+            return None
+        args[param] = results[result][0].meta["val"].dtype
+    if any(arg is _UNBOUND for arg in args):
+        return None
+    return Recognised(
+        direct.op,
+        tuple(args),
+        call.node,
+        results,
+        nodes=(call.node,),
+        buffers=call.buffers,
+        form=direct.form,
+        spelled=direct.results,
+    )
+
+
+_UNBOUND: Any = object()
+
+
+def _same_literal(wanted: Any, given: Any) -> bool:
+    return type(wanted) is type(given) and wanted == given
+
+
+def _is_value(item: Any) -> bool:
+    return isinstance(item, (fx.Node, Version))
+
+
+def _all_nodes(call: Recognised) -> Iterator[fx.Node]:
+    yield from call.nodes
+    for nodes in call.results.values():
+        yield from (n for n in nodes if isinstance(n, fx.Node))
+
+
+def _between(value: Any, end: Any) -> Iterator[fx.Node]:
+    while value is not end and isinstance(value, fx.Node):
+        yield value
+        value = value.args[0]
+
+
+def _values_at(node: fx.Node) -> Sequence[fx.Node]:
+    items = [user for user in node.users if user.target is operator.getitem]
+    return items or [node]
+
+
+def _primitive_targets() -> dict[str, tuple[Any, ...]]:
+    a, p = torch.ops.aten, torch.ops.prims
+    table = {
+        "add": (a.add.Tensor, a.add.Scalar),
+        "sub": (a.sub.Tensor, a.sub.Scalar),
+        "mul": (a.mul.Tensor, a.mul.Scalar),
+        "div": (a.div.Tensor, a.div.Scalar),
+        "maximum": (a.maximum.default,),
+        "minimum": (a.minimum.default,),
+        "square": (a.square.default, a.mul.Tensor, a.pow.Tensor_Scalar),
+        "pow": (a.pow.Tensor_Scalar,),
+        "clamp_min": (a.clamp_min.default, a.clamp.default),
+        "clamp_max": (a.clamp_max.default, a.clamp.default),
+        "cast": (p.convert_element_type.default, a._to_copy.default),
+        "bitcast": (a.view.dtype,),
+        "mean": (a.mean.dim,),
+        "sum": (a.sum.dim_IntList,),
+        "amax": (a.amax.default, a.max.dim),
+        "amin": (a.amin.default,),
+        "view": tuple(sorted(aten.VIEWS, key=str)),
+        "slice": (a.slice.Tensor, a.split_with_sizes.default, a.split.Tensor),
+        "cat": (a.cat.default,),
+        "pad": (a.constant_pad_nd.default,),
+        "matmul": (a.mm.default, a.bmm.default),
+        "round_even": (a.round.default,),
+    }
+    for name in [
+        "neg",
+        "abs",
+        "exp",
+        "exp2",
+        "log2",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "sigmoid",
+        "silu",
+        "relu",
+        "tanh",
+        "ceil",
+        "floor",
+    ]:
+        table[name] = (getattr(a, name).default,)
+    return {f"prim.{name}": targets for name, targets in table.items()}
+
+
+PRIMITIVE_TARGETS = _primitive_targets()

@@ -1,0 +1,287 @@
+"""A complete structural match as a site: its nodes, its legality, and what it leaves behind."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.engine import aten
+from fusiondsl.engine.compile import CHEAP, CompiledRule
+from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
+from fusiondsl.engine.recognise import Recognised
+from fusiondsl.engine.typecheck import Problem
+from fusiondsl.engine.view import Call, View
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """One place where a rule may be applied."""
+
+    rule: CompiledRule
+    calls: tuple[Recognised, ...]
+    slots: tuple[Any, ...]
+    scope: Mapping[str, Any]
+    own: dict[fx.Node, int]
+    """Every matched node, with the place of its call (-1: transparent, in between)."""
+    results: dict[tuple[int, int], list[Any]]
+    """Values of (place, result), duplicates included."""
+    staying: set[fx.Node]
+    """Own nodes that stay: kept calls, and preparation that somebody else uses too."""
+    verdict: Any = None
+
+    @property
+    def anchor(self) -> fx.Node:
+        return self.calls[0].node
+
+    def inputs(self) -> Iterator[tuple[str, Any]]:
+        """Bound tensor parameters."""
+        for name, _, slot in self.rule.tensors:
+            if slot is not None and self.slots[slot] is not None:
+                yield name, self.slots[slot]
+
+    def claimed(self) -> set[fx.Node]:
+        """Nodes this site rewrites or erases."""
+        return self.own.keys() - self.staying
+
+
+def assemble(
+    view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]
+) -> Site | Problem:
+    """The site of a structural match, or why its values cannot be replaced."""
+    site = Site(
+        rule,
+        tuple(calls),
+        tuple(slots),
+        {},
+        {},
+        {(p, r): list(n) for p, call in enumerate(calls) for r, n in call.results.items()},
+        set(),
+    )
+    problem = _distinct(view, site)
+    if problem is not None:
+        return problem
+    _collect(view, site)
+    return _check_users(view, site) or site
+
+
+def _distinct(view: View, site: Site) -> Problem | None:
+    """Two names of the rule never stand for one value, and an input is no output."""
+    seen: dict[Any, str] = {}
+    outputs = {
+        node
+        for place, call in enumerate(site.calls)
+        if place not in site.rule.free_calls
+        for nodes in call.results.values()
+        for node in nodes
+    }
+    for name, node in site.inputs():
+        other = seen.setdefault(node, name)
+        if other != name:
+            return Problem("structure", f"{other} and {name} are the same value, {node.name}")
+        if node in outputs:
+            return Problem("structure", f"{name} would be {node.name}, a value the rule replaces")
+    return None
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def _collect(view: View, site: Site) -> None:
+    own = site.own
+    for place, call in enumerate(site.calls):
+        for node in call.nodes:
+            own[node] = place
+        for nodes in call.results.values():
+            for node in nodes:
+                if isinstance(node, fx.Node):
+                    own.setdefault(node, place)
+    for call in site.calls:
+        for arg in call.args:
+            if isinstance(arg, fx.Node):
+                _collect_between(view, site, arg)
+        for node in call.nodes:
+            for arg in node.all_input_nodes:
+                if arg not in own and arg.target in aten.NO_OPS:
+                    _collect_between(view, site, arg)
+
+
+def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
+    """Transparent nodes between two matched calls belong to the site."""
+    if arg in site.own or arg.target not in aten.NO_OPS:
+        return
+    behind = view.strip(arg, regroup=True)
+    if behind not in site.own or site.own[behind] < 0:
+        return
+    node: Any = arg
+    while isinstance(node, fx.Node) and node is not behind and node not in site.own:
+        if node.target not in aten.NO_OPS:
+            break
+        site.own[node] = -1
+        node = node.args[0]
+
+
+# --- users --------------------------------------------------------------------------------------
+
+
+def _check_users(view: View, site: Site) -> Problem | None:
+    """Values that disappear must have no user outside the site."""
+    rule = site.rule
+    visible: set[Any] = set()
+    for _, _, place, result in rule.outputs:
+        visible.update(site.results.get((place, result), ()))
+    for node, place in site.own.items():
+        if place in rule.kept_calls:
+            site.staying.add(node)
+    pending = list(site.own)
+    while pending:
+        node = pending.pop()
+        if node in visible or node in site.staying:
+            continue
+        for user in _users(site, node):
+            if user in site.own:
+                continue
+            duplicate = _duplicate(view, site, node, user)
+            if duplicate is not None:
+                pending.extend(n for n in duplicate if n not in visible)
+                continue
+            if _may_stay(site, node, visible):
+                site.staying.add(node)
+                break
+            return Problem("extra user", _extra_user(site, node, user))
+    for values in site.results.values():
+        for value in values:
+            if isinstance(value, Version) and value.observable:
+                return Problem(
+                    "effect", f"{value.node.name} is written in place and seen elsewhere"
+                )
+    return None
+
+
+def _users(site: Site, node: fx.Node) -> Iterator[fx.Node]:
+    for values in site.results.values():
+        for value in values:
+            if isinstance(value, Version) and value.node is node:
+                yield from value.users
+                return
+    yield from node.users
+
+
+def _may_stay(site: Site, node: fx.Node, visible: set[Any]) -> bool:
+    """A pure preparation whose own inputs survive can simply be kept."""
+    place = site.own[node]
+    cheap = node.target in aten.NO_OPS or (
+        aten.READERS.get(node.target) is not None and _is_cheap(node)
+    )
+    if not (place in site.rule.free_calls or cheap or _is_split(node)):
+        return False
+    if is_mutating(node.target) or is_effectful(node.target):
+        return False
+    for source in node.all_input_nodes:
+        if source not in site.own or source in visible or source in site.staying:
+            continue
+        if not _may_stay(site, source, visible):
+            return False
+        site.staying.add(source)
+    return True
+
+
+def _is_cheap(node: fx.Node) -> bool:
+    primitive = aten.READERS[node.target](node)
+    return primitive is not None and primitive.op in CHEAP
+
+
+def _is_split(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        parent = node.args[0]
+        return isinstance(parent, fx.Node) and parent.target in aten.ITEM_READERS
+    return node.target in aten.ITEM_READERS
+
+
+def _duplicate(view: View, site: Site, node: fx.Node, user: fx.Node) -> list[fx.Node] | None:
+    """`user` repeats a matched call on the same values: then it is the same value twice."""
+    call = view.call(user)
+    if call is None:
+        return None
+    for place, matched in enumerate(site.calls):
+        if matched.nodes != (matched.node,) or place in site.rule.kept_calls:
+            continue
+        original = view.call(matched.node)
+        if original is None or original.op != call.op or not _equal_args(view, original, call):
+            continue
+        return _merge(site, place, matched, call)
+    return None
+
+
+def _merge(site: Site, place: int, matched: Recognised, call: Call) -> list[fx.Node]:
+    """Adds a repeated call to the site; returns its nodes."""
+    added = [call.node]
+    for index, spelled in enumerate(matched.spelled):
+        nodes = call.results.get(spelled, ()) if spelled is not None else ()
+        if nodes:
+            site.results.setdefault((place, index), []).extend(nodes)
+            added.extend(n for n in nodes if isinstance(n, fx.Node))
+    for node in added:
+        site.own.setdefault(node, place)
+    return list(dict.fromkeys(added))
+
+
+def _equal_args(view: View, left: Call, right: Call) -> bool:
+    if len(left.args) != len(right.args):
+        return False
+    return all(_equal_arg(view, a, b) for a, b in zip(left.args, right.args, strict=True))
+
+
+def _equal_arg(view: View, a: Any, b: Any) -> bool:
+    if isinstance(a, (fx.Node, Version)) and isinstance(b, (fx.Node, Version)):
+        return a is b or view.strip(a) is view.strip(b)
+    if isinstance(a, (fx.Node, Version)) or isinstance(b, (fx.Node, Version)):
+        return False
+    if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+        return len(a) == len(b) and all(_equal_arg(view, x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and a == b
+
+
+def _extra_user(site: Site, node: fx.Node, user: fx.Node) -> str:
+    name = _value_name(site, node)
+    what = f"{name} ({node.name})" if name else node.name
+    reader = "graph output" if user.op == "output" else str(user.target)
+    return f"{what} is also used by {user.name} ({reader})"
+
+
+def _value_name(site: Site, node: fx.Node) -> str | None:
+    for name, place, result in site.rule.values:
+        if node in site.results.get((place, result), ()):
+            return name
+    return None
+
+
+def output_values(site: Site) -> Iterator[tuple[str, str, list[Any]]]:
+    """(match name, replace name, values) of every output the graph uses."""
+    for name, written, place, result in site.rule.outputs:
+        values = site.results.get((place, result))
+        if values:
+            yield name, written, values
+
+
+def tensor_of(value: Any) -> torch.Tensor | None:
+    found = value.meta.get("val")
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def form_names(site: Site) -> tuple[str, ...]:
+    """How each semantic op of the source is spelled here."""
+    spelled = []
+    for call in site.calls:
+        if not call.op.startswith("prim."):
+            spelled.append(f"{call.op}:{call.form.name}" if call.form else call.op)
+    return tuple(spelled)
+
+
+def declared_types(rule: ir.Rule) -> dict[str, ir.Type]:
+    return dict(rule.types)

@@ -1,0 +1,53 @@
+"""Symbolic sizes as graph arguments: a `SymInt` input if there is one, else read off a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import fx
+
+from fusiondsl.engine.symbols import Size, shape_of, size_of
+
+_SYM_SIZE = torch.ops.aten.sym_size.int
+
+
+class Sizes:
+    """Where the sizes of one graph can be read."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._inputs: dict[Size, fx.Node] = {}
+        for node in graph.nodes:
+            if node.op != "placeholder":
+                break
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt):
+                self._inputs.setdefault(size_of(value), node)
+
+    def source(
+        self, size: Size, tensors: Iterable[fx.Node]
+    ) -> fx.Node | tuple[fx.Node, int] | None:
+        """A node that is the size, or a (tensor, dimension) that has it."""
+        if size in self._inputs:
+            return self._inputs[size]
+        for node in tensors:
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                continue
+            for dim, found in enumerate(shape_of(value)):
+                if found == size:
+                    return node, dim
+        return None
+
+    def expressible(self, size: Size, tensors: Iterable[fx.Node]) -> bool:
+        return type(size) is int or self.source(size, tensors) is not None
+
+
+def symbolic(shape: Iterable[Size]) -> list[Size]:
+    return [size for size in shape if type(size) is not int]
+
+
+def sym_size(graph: fx.Graph, tensor: fx.Node, dim: int) -> fx.Node:
+    node = graph.call_function(_SYM_SIZE, (tensor, dim))
+    node.meta["val"] = tensor.meta["val"].shape[dim]
+    return node

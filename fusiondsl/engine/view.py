@@ -1,0 +1,350 @@
+"""The normal view of a graph: canonical calls and values, computed on demand, changing nothing.
+
+A *value* is a node: the node of a single-output operation, the first `getitem` of one item of a
+multi-output operation, or a `Version` where raw mutation makes one buffer hold several values.
+A *call* is an operation with its arguments in declaration order, omitted ones filled in, whatever
+its spelling in the graph: positional or keyword, `auto_functionalized` v1 or v2, raw mutating, or
+aten code as a primitive.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
+
+from fusiondsl.engine import aten
+from fusiondsl.engine.bindings import Binding, Bindings
+from fusiondsl.engine.mutation import Mutations, Version
+from fusiondsl.engine.symbols import Size, shape_of
+
+Value = fx.Node | Version
+
+
+class Call:
+    """One operation of the graph in canonical form."""
+
+    __slots__ = ("args", "binding", "buffers", "node", "op", "results")
+
+    def __init__(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        node: fx.Node,
+        binding: Binding | None,
+        results: dict[int, list[Any]],
+        buffers: tuple[Any, ...] = (),
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.node = node
+        self.binding = binding
+        self.results = results
+        """Nodes of each result; the first is the canonical one, the rest are duplicates."""
+        self.buffers = buffers
+        """Write-only buffers handed in."""
+
+    def result(self, index: int) -> Any | None:
+        """The canonical value of a result, None where the graph never takes it."""
+        nodes = self.results.get(index)
+        return nodes[0] if nodes else None
+
+
+class View:
+    """Canonical calls of one graph. Valid until the graph changes."""
+
+    def __init__(self, graph: fx.Graph, bindings: Bindings) -> None:
+        self.graph = graph
+        self.bindings = bindings
+        self.by_target = _index(graph)
+        self.targets_by_name: dict[str, list[Any]] = {}
+        for target in self.by_target:
+            binding = bindings.of(target)
+            if binding is not None:
+                self.targets_by_name.setdefault(_key(binding), []).append(target)
+        self.mutations = Mutations(graph, self.by_target, bindings)
+        self._calls: dict[fx.Node, Call | None] = {}
+        self._defs: dict[Any, tuple[Call, int] | None] = {}
+        self._shapes: dict[fx.Node, tuple[Size, ...] | None] = {}
+        self._exact: dict[fx.Node, fx.Node] = {}
+
+    # --- candidates ------------------------------------------------------------------------------
+
+    def nodes_of(self, target: Any) -> list[fx.Node]:
+        return self.by_target.get(target, [])
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def read(self, user: fx.Node, argument: Any) -> Any:
+        """What `user` reads through `argument`: the value a buffer holds at that point."""
+        if not self.mutations.any or not isinstance(argument, fx.Node):
+            return argument
+        return self.mutations.version(user, argument)
+
+    def define(self, value: Any) -> tuple[Call, int] | None:
+        """The call and result index that produce a value."""
+        try:
+            return self._defs[value]
+        except KeyError:
+            found = self._defs[value] = self._define(value)
+            return found
+
+    def _define(self, value: Any) -> tuple[Call, int] | None:
+        if isinstance(value, Version):
+            call = self.call(value.writer)
+            return None if call is None else (call, value.index)
+        if value.op != "call_function":
+            return None
+        if value.target is operator.getitem:
+            return self._define_item(value)
+        call = self.call(value)
+        if call is None or call.result(0) is not value:
+            return None
+        return call, 0
+
+    def _define_item(self, item: fx.Node) -> tuple[Call, int] | None:
+        parent, index = item.args
+        if not isinstance(parent, fx.Node) or type(index) is not int:
+            return None
+        reader = aten.ITEM_READERS.get(parent.target)
+        if reader is not None:
+            primitive = reader(parent, index)
+            if primitive is None:
+                return None
+            args = tuple(self.read(parent, a) for a in primitive.args)
+            return Call(primitive.op, args, parent, None, {0: [item]}), 0
+        call = self.call(parent)
+        if call is None:
+            return None
+        for position, nodes in call.results.items():
+            if item in nodes:
+                return call, position
+        return None
+
+    def canonical(self, value: Any) -> Any:
+        """The representative of a value: duplicate `getitem`s are one."""
+        if isinstance(value, fx.Node) and value.target is operator.getitem:
+            definition = self.define(value)
+            if definition is not None and definition[0].results.get(definition[1]):
+                return definition[0].results[definition[1]][0]
+        return value
+
+    def shape(self, node: Any) -> tuple[Size, ...] | None:
+        node = node.node if isinstance(node, Version) else node
+        try:
+            return self._shapes[node]
+        except KeyError:
+            value = node.meta.get("val")
+            found = shape_of(value) if isinstance(value, torch.Tensor) else None
+            self._shapes[node] = found
+            return found
+
+    # --- transparent operations ------------------------------------------------------------------
+
+    def strip(self, value: Any, *, regroup: bool = False) -> Any:
+        """The value behind operations that change nothing.
+
+        With `regroup`, also behind reshapes of leading dimensions that keep the last one.
+        """
+        while isinstance(value, fx.Node) and value.target in aten.NO_OPS:
+            source = value.args[0]
+            if not isinstance(source, fx.Node) or not self._transparent(value, source, regroup):
+                break
+            value = self.read(value, source)
+        return self.canonical(value)
+
+    def _transparent(self, node: fx.Node, source: fx.Node, regroup: bool) -> bool:
+        after, before = node.meta.get("val"), source.meta.get("val")
+        if not isinstance(after, torch.Tensor) or not isinstance(before, torch.Tensor):
+            return False
+        if after.dtype is not before.dtype:
+            return False
+        if node.target in aten.COPIES and self.mutations.touches(node, source):
+            return False
+        new, old = self.shape(node), self.shape(source)
+        if new == old:
+            return True
+        if not regroup or node.target not in aten.VIEWS or not new or not old:
+            return False
+        return new[-1] == old[-1]
+
+    def behind_views(self, value: Any) -> list[Any]:
+        """A value and what stands behind each reshape in front of it, nearest first."""
+        chain = [self.strip(value)]
+        while isinstance(chain[-1], fx.Node) and chain[-1].target in aten.VIEWS:
+            source = chain[-1].args[0]
+            if not isinstance(source, fx.Node):
+                break
+            chain.append(self.strip(self.read(chain[-1], source)))
+        return chain
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def call(self, node: fx.Node) -> Call | None:
+        """The canonical call a node performs, None for what no declaration covers."""
+        try:
+            return self._calls[node]
+        except KeyError:
+            found = self._calls[node] = self._call(node)
+            return found
+
+    def _call(self, node: fx.Node) -> Call | None:
+        target = node.target
+        if target is auto_functionalized:
+            return self._call_v1(node)
+        if target is auto_functionalized_v2:
+            return self._call_v2(node)
+        reader = aten.READERS.get(target)
+        if reader is not None:
+            primitive = reader(node)
+            if primitive is None:
+                return None
+            args = primitive.args
+            if self.mutations.any:
+                args = tuple(self.read(node, a) for a in args)
+            return Call(primitive.op, args, node, None, {0: [node]})
+        binding = self.bindings.of(target)
+        return None if binding is None else self._call_declared(node, binding)
+
+    def _call_declared(self, node: fx.Node, binding: Binding) -> Call | None:
+        given = _by_name(node.args, node.kwargs, binding.names)
+        if given is None:
+            return None
+        args = _ordered(binding, given)
+        if args is None:
+            return None
+        if self.mutations.any:
+            args = tuple(self.read(node, a) for a in args)
+        results: dict[int, list[Any]] = {0: [node]} if binding.returns == 1 else _items(node, 0)
+        if not binding.mutated:
+            return Call(binding.name, args, node, binding, results)
+        for offset, name in enumerate(binding.mutated):
+            version = self.mutations.written(node, given[name]) if given.get(name) else None
+            if version is not None:
+                results[binding.returns + offset] = [version]
+        buffers = tuple(given[p.name] for p in binding.decl.params if p.kind == "out")
+        return Call(binding.name, args, node, binding, results, buffers)
+
+    def _call_v1(self, node: fx.Node) -> Call | None:
+        binding = self.bindings.of(node.args[0])
+        given: dict[str, Any] = node.kwargs
+        args = None if binding is None else _ordered(binding, given)
+        if binding is None or args is None:
+            return None
+        buffers = tuple(
+            given[p.name]
+            for p in binding.decl.params
+            if p.kind == "out" and given.get(p.name) is not None
+        )
+        results = _items(node, binding.item_offset)
+        if self.mutations.any:
+            args = tuple(self.read(node, a) for a in args)
+        return Call(binding.name, args, node, binding, results, buffers)
+
+    def _call_v2(self, node: fx.Node) -> Call | None:
+        """Whole bases only: an argument that is a view of its base is not seen through."""
+        binding = self.bindings.of(node.args[0])
+        if binding is None:
+            return None
+        given = {k: v for k, v in node.kwargs.items() if not k.startswith("_")}
+        bases = node.kwargs.get("_all_bases")
+        if not isinstance(bases, (list, tuple)):
+            return None
+        item_of_argument: dict[str, int] = {}
+        for name in binding.mutated:
+            prefix = f"_{name}_"
+            mine = {k for k in node.kwargs if k.startswith(prefix)}
+            index = node.kwargs.get(f"{prefix}base_index")
+            if mine != {f"{prefix}base_index"}:
+                return None
+            if index is None:
+                given[name] = None
+                continue
+            if type(index) is not int or index in item_of_argument.values():
+                return None
+            item_of_argument[name] = index
+            given[name] = bases[index]
+        args = _ordered(binding, given)
+        if args is None:
+            return None
+        first = max(binding.returns, 1)
+        items = _items(node, 0)
+        results = {i: items[i] for i in range(binding.returns) if i in items}
+        for offset, name in enumerate(binding.mutated):
+            nodes = items.get(first + item_of_argument[name]) if name in item_of_argument else None
+            if nodes:
+                results[binding.returns + offset] = nodes
+        buffers = tuple(
+            given[p.name]
+            for p in binding.decl.params
+            if p.kind == "out" and given.get(p.name) is not None
+        )
+        return Call(binding.name, args, node, binding, results, buffers)
+
+
+def _key(binding: Binding) -> str:
+    """The name rules use for a declared op."""
+    return binding.name
+
+
+def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
+    """Nodes by target; functionalised mutating operations under the operation they wrap."""
+    by_target: dict[Any, list[fx.Node]] = {}
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        target = node.target
+        if target is auto_functionalized or target is auto_functionalized_v2:
+            target = node.args[0]
+        nodes = by_target.get(target)
+        if nodes is None:
+            by_target[target] = [node]
+        else:
+            nodes.append(node)
+    return by_target
+
+
+def _by_name(
+    args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Arguments by name; None where the graph passes one the declaration does not know."""
+    if len(args) > len(names):
+        return None
+    given = dict(zip(names, args, strict=False))
+    given.update(kwargs)
+    if kwargs and not names_known(kwargs, names):
+        return None
+    return given
+
+
+def names_known(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool:
+    return all(name in names for name in kwargs)
+
+
+def _ordered(binding: Binding, given: Any) -> tuple[Any, ...] | None:
+    """Call arguments in declaration order, defaults filled in."""
+    ordered = []
+    for argument in binding.arguments:
+        value = given.get(argument.name, argument.default)
+        if value is Binding.REQUIRED:
+            return None
+        if type(value) is list:
+            value = tuple(value)
+        elif argument.wants_float and type(value) is int:
+            value = float(value)
+        ordered.append(value)
+    if len(given) > len(binding.names) or not names_known(given, binding.names):
+        return None
+    return tuple(ordered)
+
+
+def _items(node: fx.Node, offset: int) -> dict[int, list[Any]]:
+    """`getitem` users by result index."""
+    items: dict[int, list[Any]] = {}
+    for user in node.users:
+        if user.target is operator.getitem and type(user.args[1]) is int:
+            items.setdefault(user.args[1] - offset, []).append(user)
+    return items
