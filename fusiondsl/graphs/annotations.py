@@ -92,7 +92,8 @@ class Annotations:
             message = f"{len(shape)} sizes but {len(strides)} strides"
             raise BadText("FD613", message, span)
         try:
-            with self.symbols.mode:
+            # Making a tensor may ask whether sizes are 0 or strides dense; no answer is a fact.
+            with self.symbols.mode, self.symbols.shape_env.suppress_guards():
                 return torch.empty_strided(shape, strides, dtype=dtype, device=device)
         except (RuntimeError, ValueError, NotImplementedError) as error:
             if span is None:

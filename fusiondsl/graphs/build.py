@@ -68,6 +68,9 @@ class GraphBuilder:
             self._guarded(partial(self._placeholder, param, aliases), param.span)
         self._body()
         self._guarded(self._output, self.text.span)
+        if self._diagnostics.has_errors:
+            # Half a graph may not even compile; the caller raises.
+            return fx.GraphModule({}, _empty())
         complete(self._graph, self._annotations)
         return fx.GraphModule(self._root, self._graph, "GraphModule")
 
@@ -101,14 +104,14 @@ class GraphBuilder:
     def _aliases(self) -> dict[str, str]:
         """Parameters whose node has another name: `l_x_ = L_x_` at the top of the body."""
         names = {param.name for param in self.text.params}
-        return {
-            s.value.parts[0]: s.name
-            for s in self.text.body
-            if isinstance(s, Assign)
-            and isinstance(s.value, Dotted)
-            and len(s.value.parts) == 1
-            and s.value.parts[0] in names
-        }
+        aliases: dict[str, str] = {}
+        for statement in self.text.body:
+            value = statement.value if isinstance(statement, Assign) else None
+            if not isinstance(value, Dotted) or value.parts[0] not in names:
+                break
+            if isinstance(statement, Assign) and len(value.parts) == 1:
+                aliases[value.parts[0]] = statement.name
+        return aliases
 
     def _placeholder(self, param: Parameter, aliases: dict[str, str]) -> None:
         default = () if param.default is None else (self._value(param.default),)
@@ -152,9 +155,12 @@ class GraphBuilder:
     def _inplace(self, statement: Inplace, alias: Assign | None) -> None:
         function = targets.INPLACE[statement.op]
         target = statement.target
-        args: tuple[Any, ...] = (self._value(target), self._value(statement.value))
-        if statement.op == "setitem" and isinstance(target, Item):
-            args = (self._value(target.receiver), self._value(target.index), args[1])
+        value = self._value(statement.value)
+        args: tuple[Any, ...]
+        if isinstance(target, Item):
+            args = (self._value(target.receiver), self._value(target.index), value)
+        else:
+            args = (self._value(target), value)
         name = None if alias is None else self._usable(alias.name, alias.span)
         node = self._graph.create_node("call_function", function, args, name=name)
         if alias is not None:
@@ -188,7 +194,8 @@ class GraphBuilder:
             case Call():
                 return self._call(expr)
             case Attribute():
-                return "call_function", getattr, (self._value(expr.receiver), expr.name), {}
+                name = _public(expr.name, expr.span)
+                return "call_function", getattr, (self._value(expr.receiver), name), {}
             case Dotted():
                 return self._dotted(expr)
         raise BadText("FD612", "this is no FX node", expr.span)
@@ -199,7 +206,8 @@ class GraphBuilder:
             self._module(path, OpaqueModule())
             return "get_attr", path, (), {}
         if len(expr.parts) == 2 and expr.parts[0] in self._env:
-            return "call_function", getattr, (self._env[expr.parts[0]], expr.parts[1]), {}
+            name = _public(expr.parts[1], expr.span)
+            return "call_function", getattr, (self._env[expr.parts[0]], name), {}
         raise self._unknown(expr)
 
     def _call(self, expr: Call) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
@@ -209,13 +217,15 @@ class GraphBuilder:
             return "call_module", path, *self._arguments(expr)
         if isinstance(expr.func, Attribute):
             args, kwargs = self._arguments(expr)
-            return "call_method", expr.func.name, (self._value(expr.func.receiver), *args), kwargs
+            name = _public(expr.func.name, expr.span)
+            return "call_method", name, (self._value(expr.func.receiver), *args), kwargs
         if not isinstance(expr.func, Dotted):
             raise BadText("FD612", "this is no FX node", expr.span)
         parts = expr.func.parts
         args, kwargs = self._arguments(expr)
         if len(parts) == 2 and parts[0] in self._env:
-            return "call_method", parts[1], (self._env[parts[0]], *args), kwargs
+            name = _public(parts[1], expr.span)
+            return "call_method", name, (self._env[parts[0]], *args), kwargs
         target = targets.resolve(".".join(parts))
         if target is None:
             raise self._unknown(expr.func)
@@ -288,6 +298,18 @@ class GraphBuilder:
             return torch.device(*args, **kwargs)
         except (RuntimeError, TypeError):
             raise BadText("FD610", f"unknown device `{expr.span.text}`", expr.span) from None
+
+
+def _public(name: str, span: Span) -> str:
+    if name.startswith("__"):
+        raise BadText("FD612", f"`{name}` is an internal of Python", span)
+    return name
+
+
+def _empty() -> fx.Graph:
+    graph = fx.Graph()
+    graph.output(())
+    return graph
 
 
 def _module_path(func: Expr) -> str | None:

@@ -21,6 +21,7 @@ from fusiondsl.graphs.text import (
 from fusiondsl.graphs.tokens import Lexer, Token
 
 MAX_DEPTH = 40
+MAX_OPERATORS = 400
 _MAX_DIGITS = 40
 
 _PRECEDENCE = {
@@ -117,7 +118,11 @@ class ExpressionParser:
             self._nesting -= 1
 
     def _infix(self, left: Expr, minimum: int) -> Expr:
+        operators = 0
         while self.token.kind == "op" and _PRECEDENCE.get(self.token.value, -1) >= minimum:
+            operators += 1
+            if operators > MAX_OPERATORS:
+                raise self.fault(f"more than {MAX_OPERATORS} operators in a row", "FD606")
             op = self.advance().value
             level = _PRECEDENCE[op]
             right = self.expression(level if op == "**" else level + 1)
@@ -147,6 +152,8 @@ class ExpressionParser:
     def _member(self, receiver: Expr) -> Expr:
         token = self.name("an attribute name")
         span = self.since(receiver.span.start, token.end)
+        if isinstance(receiver, Dotted) and len(receiver.parts) >= MAX_DEPTH:
+            raise BadText("FD606", f"a name of more than {MAX_DEPTH} parts", span)
         if isinstance(receiver, Dotted):
             return Dotted((*receiver.parts, token.value), span)
         return Attribute(receiver, token.value, span)

@@ -16,8 +16,10 @@ class OpaqueOp:
     def __init__(self, name: str) -> None:
         self.name = name
         module, _, last = name.rpartition(".")
-        # FX prints a call target as `__module__.__name__`.
-        self.__module__ = module or "torch"
+        # FX writes a call target as `__module__.__name__`, and code that it compiles looks a name
+        # below `torch` up again. An op that is missing there stays missing; any other function
+        # must not be found, so it gets a name that FX binds to this object.
+        self.__module__ = module if name.startswith("torch.ops.") else "opaque"
         self.__name__ = last
         self.__qualname__ = last
 

@@ -57,7 +57,7 @@ def read(
     parsed = parse_graphs(text, diagnostics)
     if not parsed:
         refuse(diagnostics, "FD604", f"no FX graph in {text.name}", Span(text, 0, 0))
-    default = torch.device(device or _usual_device(text.text))
+    default = torch.device(device) if device else _usual_device(text.text)
     graphs = [] if diagnostics.has_errors else _build_all(parsed, default, diagnostics)
     if diagnostics.has_errors:
         raise FusionError(diagnostics, UNUSABLE)
@@ -90,9 +90,13 @@ def _children(parsed: list[GraphText], index: int) -> list[tuple[int, GraphText]
     return children
 
 
-def _usual_device(text: str) -> str:
+def _usual_device(text: str) -> torch.device:
     found = Counter(
         annotated or (f"{kind}:{number}" if number else kind)
         for annotated, kind, number in _DEVICE.findall(text)
     )
-    return found.most_common(1)[0][0] if found else "cpu"
+    try:
+        return torch.device(found.most_common(1)[0][0] if found else "cpu")
+    except RuntimeError:
+        # An annotation names a device that torch does not know: reported where it stands.
+        return torch.device("cpu")

@@ -14,6 +14,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostic, FusionError, Severity
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.graphs.decode import Damaged, Decoder
 from fusiondsl.graphs.encode import CannotSave, Encoder, Json, target_name
+from fusiondsl.graphs.expressions import BadText
 from fusiondsl.graphs.files import UNUSABLE, load_text
 from fusiondsl.graphs.opaque import OpaqueModule
 from fusiondsl.graphs.symbols import Symbols
@@ -68,7 +69,7 @@ def loads(source: Source) -> tuple[fx.GraphModule, Symbols]:
         )
     try:
         return _decode(tree, 0)
-    except Damaged as problem:
+    except (Damaged, BadText) as problem:
         _fail("FD621", f"{source.name}: {problem}")
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError):
         _fail("FD621", f"{source.name} is damaged")
@@ -206,7 +207,9 @@ def _target(op: str, tree: dict[str, Any]) -> Any:
         if target is None:
             raise Damaged(f"unknown function {name!r}")
         return target
-    if op == "call_method" or op == "placeholder":
+    if op == "call_method" and name.startswith("__"):
+        raise Damaged(f"{name!r} is an internal of Python")
+    if op in ("call_method", "placeholder"):
         return _word(name)
     return ".".join(_path(name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 import operator
 from collections.abc import Callable
@@ -83,20 +84,31 @@ def resolve(name: str) -> Target | None:
     if name in _BUILTINS:
         return _BUILTINS[name]
     parts = name.split(".")
+    # FX writes names into code that it compiles.
+    if any(not part.isidentifier() or keyword.iskeyword(part) for part in parts):
+        return None
     if parts[:2] == ["torch", "ops"]:
         return _op(parts[2:], name) if 4 <= len(parts) <= 5 else None
+    if any(part.startswith("__") for part in parts):
+        return None
     if parts[0] == "torch":
         return _function(name) or OpaqueOp(name)
     return _function(name)
 
 
-def _op(parts: list[str], name: str) -> Target:
+def _op(parts: list[str], name: str) -> Target | None:
     namespace, op = parts[:2]
+    found: Target | None
     if namespace == "higher_order":
         hop = getattr(torch.ops.higher_order, op, None)
-        return hop if isinstance(hop, HigherOrderOperator) else OpaqueOp(name)
-    found = registered(f"{namespace}::{op}", parts[2] if len(parts) > 2 else None)
-    return OpaqueOp(name) if found is None else found
+        found = hop if isinstance(hop, HigherOrderOperator) else None
+    else:
+        found = registered(f"{namespace}::{op}", parts[2] if len(parts) > 2 else None)
+    if found is not None:
+        return found
+    # `torch.ops` has methods of its own, and every object has dunder ones: those are no ops.
+    reserved = hasattr(type(torch.ops), namespace) or any(p.startswith("__") for p in parts)
+    return None if reserved else OpaqueOp(name)
 
 
 def registered(qualified: str, overload: str | None) -> OpOverload | OpOverloadPacket | None:
