@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from fusiondsl import ir
 from fusiondsl.backends.plain import Damaged, Json, decode, encode
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Target
 
 FORMAT = "fusiondsl artifact"
@@ -38,7 +39,8 @@ class Artifact:
 
 def dumps(program: ir.Program, target: Target) -> bytes:
     """The artifact as bytes, the same for the same program and target wherever it is made."""
-    body = _json({"program": encode(program), "target": _target_data(target)})
+    program = replace(program, files=tuple(map(_portable, program.files)))
+    body = _json({"program": encode(program, _portable), "target": _target_data(target)})
     header: Json = {
         "format": FORMAT,
         "version": VERSION,
@@ -178,6 +180,15 @@ def _own_version() -> str:
 def _json(data: Json) -> bytes:
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.encode("utf-8", "surrogatepass")
+
+
+def _portable(file: str) -> str:
+    """The name of a rule file without what differs from machine to machine."""
+    for root, prefix in ((patterns_root(), "fusiondsl:"), (Path.cwd(), "")):
+        path = Path(file)
+        if path.is_absolute() and path.is_relative_to(root):
+            return prefix + path.relative_to(root).as_posix()
+    return file
 
 
 def _target_data(target: Target) -> Json:

@@ -8,7 +8,7 @@ declared type, so data from anywhere can make nothing but a program.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from itertools import accumulate
@@ -77,14 +77,14 @@ class Damaged(Exception):
 # --- to plain data -----------------------------------------------------------------------------
 
 
-def encode(value: object) -> Json:
-    """Plain data for a value of the classes above."""
+def encode(value: object, file_name: Callable[[str], str] = str) -> Json:
+    """Plain data for a value of the classes above; `file_name` renames the files of positions."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
-        return [encode(item) for item in value]
+        return [encode(item, file_name) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): encode(item) for key, item in value.items()}
+        return {str(key): encode(item, file_name) for key, item in value.items()}
     name = _NAMES.get(type(value))
     if name is None:
         raise TypeError(f"{type(value).__name__} has no plain form")
@@ -93,9 +93,9 @@ def encode(value: object) -> Json:
         part = getattr(value, item.name)
         if isinstance(part, Span):
             if type(value) in _PROGRAM:
-                data[_SPAN] = _position(part)
+                data[_SPAN] = _position(part, file_name)
         elif item.name not in ("span", "func_span") and not _same(part, item.default):
-            data[item.name] = encode(part)
+            data[item.name] = encode(part, file_name)
     return data
 
 
@@ -103,9 +103,9 @@ def _same(value: object, default: object) -> bool:
     return type(value) is type(default) and value == default
 
 
-def _position(span: Span) -> Json:
+def _position(span: Span, file_name: Callable[[str], str]) -> Json:
     line, column = span.source.position(span.start)
-    return [span.source.name, line, column]
+    return [file_name(span.source.name), line, column]
 
 
 # --- from plain data ---------------------------------------------------------------------------

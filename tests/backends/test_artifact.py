@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fusiondsl.backends import artifact
 from fusiondsl.backends.plain import decode, encode
 from fusiondsl.diagnostics import FusionError, Source, Span
 from fusiondsl.dims import expr
+from fusiondsl.resources import patterns_root
 from fusiondsl.target import Target
 
 st.register_type_strategy(Span, st.none())
@@ -133,6 +135,23 @@ def test_it_does_not_depend_on_order_or_hash_seed() -> None:
         for seed in ("1", "2")
     }
     assert outputs == {DATA.decode() + "\n"}
+
+
+def test_it_does_not_depend_on_where_the_files_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = []
+    for place in (tmp_path / "a", tmp_path / "b"):
+        (place / "rules").mkdir(parents=True)
+        monkeypatch.chdir(place)
+        source = Source(str(place / "rules" / "norms.fuse"), SOURCE.text)
+        rule = replace(PROGRAM.rules[0], span=Span(source, 5, 6))
+        program = replace(PROGRAM, rules=(rule,), files=(source.name, str(patterns_root() / "x")))
+        texts.append(artifact.dumps(program, TARGET))
+    assert texts[0] == texts[1]
+    loaded = artifact.loads(texts[0]).program
+    assert loaded.files == ("rules/norms.fuse", "fusiondsl:x")
+    assert str(loaded.rules[0].span) == "rules/norms.fuse:1:6"
 
 
 def test_the_digest_is_of_the_content() -> None:

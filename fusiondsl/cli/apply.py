@@ -1,0 +1,111 @@
+"""`fusiondsl apply`: rewrites a graph dump, and says what fired and what did not."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from fusiondsl.backends.artifact import write_atomically
+from fusiondsl.cli.inputs import load_rules
+from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+
+if TYPE_CHECKING:
+    from fusiondsl.cli.console import Console
+    from fusiondsl.cli.options import Subparsers
+    from fusiondsl.engine import Refusal, Report
+    from fusiondsl.graphs import ReadGraph
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "apply",
+        help="apply rules to a graph dump",
+        description="Reads the graphs of a dump (`gm.print_readable()`), rewrites them, and "
+        "reports every site that was rewritten and every one that came close.",
+        parents=[common()],
+    )
+    add_paths(parser)
+    parser.add_argument("--graph", required=True, metavar="FILE", help="the dump to read")
+    parser.add_argument("-o", "--output", metavar="OUT", help="write the rewritten graphs")
+    parser.add_argument(
+        "--tokens",
+        type=token_range,
+        metavar="LO:HI",
+        help="token counts the graph runs with, both included",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="also sites where only one op of a rule was found"
+    )
+    add_target(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    console = console_of(args)
+    rules = load_rules(args)
+    from fusiondsl.engine import CompiledRules
+    from fusiondsl.graphs import read
+
+    compiled = CompiledRules(rules.program, rules.target)
+    graphs = read(args.graph, program=rules.program)
+    reports = [compiled.apply(graph.gm, tokens=args.tokens) for graph in graphs]
+    for graph, report in zip(graphs, reports, strict=True):
+        _show(console, graph, report, everything=args.all)
+    if args.output is not None:
+        write_atomically(args.output, _readable(graphs).encode())
+        console.print(f"wrote {args.output}")
+    console.add(
+        graphs=[
+            {"name": graph.name, **_report_data(report)}
+            for graph, report in zip(graphs, reports, strict=True)
+        ],
+        output=args.output,
+    )
+    return console.exit_code()
+
+
+def _show(console: Console, graph: ReadGraph, report: Report, *, everything: bool) -> None:
+    nodes = f"{report.nodes_before} -> {report.nodes_after} nodes"
+    console.print(console.paint("bold", f"{graph.name}: {nodes}"))
+    for note in graph.uncertain:
+        console.print(f"  read        {note}")
+    for rule, count in report.counts.items():
+        console.print(f"  {console.paint('good', 'fired')}       {count} x {rule}")
+        for site in report.fired:
+            if site.rule == rule:
+                forms = f" ({', '.join(site.forms)})" if site.forms else ""
+                console.print(f"              at {site.node}{forms}")
+    for refusal in report.refused if everything else report.close():
+        console.print(f"  {console.paint('bad', 'refused')}     {_refusal_text(refusal)}")
+    for item in report.ineligible:
+        console.print(f"  {console.paint('dim', 'ineligible')}  {item.rule}: {item.message}")
+    console.print()
+
+
+def _refusal_text(refusal: Refusal) -> str:
+    label = f" [{refusal.label}]" if refusal.label else ""
+    return (
+        f"{refusal.rule} at {refusal.node}: {refusal.kind.value}{label}: {refusal.message}"
+        f" ({refusal.matched} of {refusal.calls} ops)"
+    )
+
+
+def _readable(graphs: list[ReadGraph]) -> str:
+    """The outermost graphs as text; each prints the graphs inside it."""
+    names = {graph.name for graph in graphs}
+    outer = [g for g in graphs if g.name.rpartition(".")[0] not in names]
+    texts = [
+        graph.gm.print_readable(print_output=False, include_stride=True, include_device=True)
+        for graph in outer
+    ]
+    return "\n\n".join(text.rstrip() for text in texts) + "\n"
+
+
+def _report_data(report: Report) -> dict[str, Any]:
+    return asdict(report, dict_factory=_plain)
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.value if isinstance(value, Enum) else value for key, value in items}
