@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from fusiondsl.ops import primitives, references
 from fusiondsl.ops.binding import bind, default_of, dtype_of
 from fusiondsl.ops.context import Context
 from fusiondsl.ops.errors import MissingKernelError
-from fusiondsl.ops.fake import taken
+from fusiondsl.ops.fake import device_of, taken
 from fusiondsl.ops.lookup import declared_overload
 from fusiondsl.ops.primitives import Value
 from fusiondsl.ops.scope import Scope, constant, evaluate
@@ -38,7 +39,8 @@ def run(
     decl: OpDecl, context: Context, arguments: Mapping[str, Any]
 ) -> dict[str, torch.Tensor | None]:
     """Results of one call by name, mutated arguments included; arguments are left as they are."""
-    outputs = call(decl, context, _as_values(arguments))
+    with _creating_on(device_of(decl, arguments)):
+        outputs = call(decl, context, _as_values(arguments))
     return {n: None if value is None else value.tensor for n, value in outputs.items()}
 
 
@@ -61,6 +63,11 @@ def call(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[s
     return body.outputs()
 
 
+def _creating_on(device: torch.device) -> AbstractContextManager[object]:
+    """Where a body's `zeros` and `full` live; the default costs nothing."""
+    return nullcontext() if device.type == "cpu" else device
+
+
 def _as_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {n: Value(a) if isinstance(a, torch.Tensor) else a for n, a in arguments.items()}
 
@@ -78,7 +85,9 @@ def _existing(decl: OpDecl, arguments: Mapping[str, Any]) -> dict[str, Value | N
     op = declared_overload(decl) if decl.extern else None
     if op is None or any(p.kind != "read" for p in decl.params):
         raise MissingKernelError(f"op `{decl.name}` has no meaning to run as its reference")
-    return _named(decl, op(*(_plain(arguments[p.name]) for p in decl.params)))
+    passed = {p.name: _plain(_given(decl, p, arguments)) for p in decl.params}
+    keywords = {p.name: passed.pop(p.name) for p in decl.params if p.keyword_only}
+    return _named(decl, op(*passed.values(), **keywords))
 
 
 def _named(decl: OpDecl, returned: Any) -> dict[str, Value | None]:

@@ -29,7 +29,12 @@ def register(program: Program) -> None:
     declaration is an error, and then nothing is registered.
     """
     own = [decl for decl in program.ops.values() if not decl.extern]
-    conflicts = [_conflict(decl) for decl in own if _differs(decl)]
+    known = dict(_declared)
+    conflicts = []
+    for decl in own:
+        earlier = known.setdefault(decl.torch_name, decl)
+        if _identity(earlier) != _identity(decl):
+            conflicts.append(_conflict(decl, earlier))
     if conflicts:
         raise FusionError(conflicts)
     context = Context.of(program)
@@ -77,18 +82,12 @@ def _identity(decl: OpDecl) -> OpDecl:
     return replace(decl, forms=(), available=(), effects=(), differs=(), doc=None, span=None)
 
 
-def _differs(decl: OpDecl) -> bool:
-    known = _declared.get(decl.torch_name)
-    return known is not None and _identity(known) != _identity(decl)
-
-
-def _conflict(decl: OpDecl) -> Diagnostic:
-    known = _declared[decl.torch_name]
-    labels = () if known.span is None else (Label(known.span, "registered from here"),)
+def _conflict(decl: OpDecl, earlier: OpDecl) -> Diagnostic:
+    labels = () if earlier.span is None else (Label(earlier.span, "registered from here"),)
     return Diagnostic(
         "FD501",
         Severity.ERROR,
-        f"op `{decl.name}` is already registered in this process with another declaration",
+        f"op `{decl.name}` and the registered op `{earlier.name}` have different declarations",
         decl.span,
         labels,
         (f"both would be the torch op `{decl.torch_name}`",),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fusiondsl.ops.errors import ArgumentError
 from fusiondsl.ops.references import mx
 from fusiondsl.verify.samples import SPECIAL_ROWS, special_rows
 
@@ -124,6 +125,11 @@ def test_the_two_modes_often_choose_other_scales() -> None:
     x = torch.randn(64, 1024, generator=torch.Generator().manual_seed(0))
     even, up = mx.mxfp4_quant(x, "even")[1], mx.mxfp4_quant(x, "round_up")[1]
     assert 0.05 < float((even != up).float().mean()) < 0.2
+
+
+def test_an_unknown_mode_is_named() -> None:
+    with pytest.raises(ArgumentError, match="even, round_up, half_up, not 'down'"):
+        mx.mxfp4_quant(torch.zeros(32), "down")
 
 
 # --- dequantisation ----------------------------------------------------------------------------

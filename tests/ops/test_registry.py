@@ -56,6 +56,15 @@ def test_another_declaration_of_the_name_is_refused_and_nothing_registered() -> 
     assert ops.overload(other) is None
 
 
+def test_two_names_of_one_torch_op_are_refused() -> None:
+    dotted = double()
+    flat = replace(dotted, name=dotted.name.replace(".", "_"), means=None, axiom=True)
+    assert flat.torch_name == dotted.torch_name
+    with pytest.raises(FusionError, match="FD501"):
+        ops.register(program(dotted, flat))
+    assert ops.overload(dotted) is None
+
+
 def test_extern_ops_are_looked_up_not_registered() -> None:
     extern = replace(double("aten.add"), extern=True, overload="Tensor")
     ops.register(program(extern))

@@ -50,13 +50,13 @@ def rank_free(decl: OpDecl) -> list[str]:
 
 
 def samples(decl: OpDecl) -> list[Sample]:
-    """Two dims everywhere, and where the type is rank-free also three."""
+    """Two dims everywhere, also one row and none; three dims where the type is rank-free."""
     made = [sample_inputs(decl, CONTEXT)]
     if "t" in rank_free(decl):
         made.append(sample_inputs(decl, CONTEXT, fixed={"t": (2, 5)}))
-        made.append(sample_inputs(decl, CONTEXT, fixed={"t": (1,)}))
+        made.extend(sample_inputs(decl, CONTEXT, fixed={"t": (rows,)}) for rows in (1, 0))
     elif "T" in made[0].values:
-        made.append(sample_inputs(decl, CONTEXT, fixed={"T": 1}))
+        made.extend(sample_inputs(decl, CONTEXT, fixed={"T": rows}) for rows in (1, 0))
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from fusiondsl.ops.errors import ArgumentError
 from fusiondsl.ops.references import axiom
 
 GROUP = 32
@@ -20,6 +21,9 @@ _ROUND_UP_FLOOR = 1e-10
 @axiom("mxfp4_quant")
 def mxfp4_quant(x: torch.Tensor, scale_mode: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Packed codes `[..., H / 2]` and scale bytes `[..., H / 32]`."""
+    if scale_mode not in _SCALES:
+        known = ", ".join(_SCALES)
+        raise ArgumentError(f"mxfp4_quant: scale_mode is one of {known}, not {scale_mode!r}")
     groups = x.float().unflatten(-1, (-1, GROUP))
     amax = groups.abs().amax(-1)
     exponents = _SCALES[scale_mode](amax)
