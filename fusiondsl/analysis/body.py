@@ -163,9 +163,7 @@ def _renamed(step: Step, names: dict[str, str], drop: Iterable[str] = ()) -> Ste
     return replace(
         step,
         args=tuple(_renamed_operand(a, names) for a in step.args),
-        results=tuple(
-            None if r is None or r in drop else names.get(r, r) for r in step.results
-        ),
+        results=tuple(None if r is None or r in drop else names.get(r, r) for r in step.results),
     )
 
 

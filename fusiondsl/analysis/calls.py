@@ -248,9 +248,7 @@ class CallLowering:
             return None
         item = ScalarType(kind.kind)
         items = [
-            Anything()
-            if isinstance(v, AnyValue)
-            else self._fit_scalar(param, item, v, expr, decl)
+            Anything() if isinstance(v, AnyValue) else self._fit_scalar(param, item, v, expr, decl)
             for v in value.items
         ]
         known = tuple(i for i in items if i is not None)

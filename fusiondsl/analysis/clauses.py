@@ -63,9 +63,7 @@ def differences(
             )
             continue
         if item.value is not None and not is_value(item.value.name):
-            scope.diagnostics.error(
-                "FD110", f"unknown value `{item.value.name}`", item.value.span
-            )
+            scope.diagnostics.error("FD110", f"unknown value `{item.value.name}`", item.value.span)
             continue
         checked.append(Difference(kind, item.value.name if item.value else None))
     return tuple(checked)

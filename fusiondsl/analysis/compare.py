@@ -58,9 +58,7 @@ def shape_problem(source: TensorType, target: TensorType, sizes: Sizes) -> Misma
         notes = (
             f"nothing says that `{render(differing[0])}` and `{render(differing[1])}` are equal",
         )
-    return Mismatch(
-        "FD305", f"becomes {_shape(target)}, but was {_shape(source)}", notes
-    )
+    return Mismatch("FD305", f"becomes {_shape(target)}, but was {_shape(source)}", notes)
 
 
 def layout_problem(source: TensorType, target: TensorType, sizes: Sizes) -> Mismatch | None:

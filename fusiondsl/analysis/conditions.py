@@ -16,6 +16,7 @@ from fusiondsl.analysis.kinds import (
 from fusiondsl.analysis.scope import Scope, is_fact
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Sequence, Spread, Unary
+from fusiondsl.dims.functions import BUILTINS
 from fusiondsl.dims.render import render
 from fusiondsl.target import ENV_FACTS
 
@@ -26,8 +27,9 @@ BOOL = Typed(Kind.BOOL)
 _FACT_KINDS = {"int": Kind.INT, "str": Kind.STR, "bool": Kind.BOOL}
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
-_INT_FUNCTIONS = {"ceil_div": 2, "round_up": 2}
-FUNCTIONS = ("ceil_div", "itemsize", "max", "min", "product", "round_up")
+_INT_FUNCTIONS = {"ceil_div": 2, "round_up": 2, "itemsize": 1, "is_pow2": 1}
+_DIVIDING = ("ceil_div", "round_up")
+FUNCTIONS = tuple(BUILTINS)
 
 
 class ExprChecker:
@@ -37,7 +39,9 @@ class ExprChecker:
     type) by returning True.
     """
 
-    def __init__(self, scope: Scope, free: Callable[[str, Span | None], bool] | None = None) -> None:
+    def __init__(
+        self, scope: Scope, free: Callable[[str, Span | None], bool] | None = None
+    ) -> None:
         self.scope = scope
         self._free = free
 
@@ -210,7 +214,7 @@ class ExprChecker:
         return checked, self._table(expr, kinds)
 
     def _function(self, expr: Call, checked: Call, kinds: list[Typed]) -> Typed:
-        count = 1 if expr.func == "itemsize" else _INT_FUNCTIONS.get(expr.func)
+        count = _INT_FUNCTIONS.get(expr.func)
         if (count is not None and len(kinds) != count) or not kinds:
             self._error("FD204", f"`{expr.func}` takes {count or 'at least 1'} argument(s)", expr)
             return UNKNOWN
@@ -221,9 +225,11 @@ class ExprChecker:
             if typed.kind not in NUMBERS:
                 self._wrong_kind(typed, arg, f"`{expr.func}` needs numbers")
                 return UNKNOWN
-        if expr.func in _INT_FUNCTIONS and self._is_zero(checked.args[1]):
+        if expr.func in _DIVIDING and self._is_zero(checked.args[1]):
             self._error("FD214", f"`{render(expr)}` divides by zero", expr)
             return UNKNOWN
+        if expr.func == "is_pow2":
+            return BOOL
         return Typed(Kind.FLOAT) if Typed(Kind.FLOAT) in kinds else INT
 
     def _table(self, expr: Call, kinds: list[Typed]) -> Typed:

@@ -10,7 +10,7 @@ from fusiondsl.analysis.body import computed, reads
 from fusiondsl.analysis.clauses import conditions, differences
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
-from fusiondsl.analysis.exprs import conjuncts, mentions
+from fusiondsl.analysis.exprs import conjuncts
 from fusiondsl.analysis.lower import Lowering
 from fusiondsl.analysis.names import Defined
 from fusiondsl.analysis.scope import Scope
@@ -19,7 +19,9 @@ from fusiondsl.analysis.values import TensorValue
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.dims.expr import Binary, Expr, Name, Sequence as ExprSequence, Wildcard
+from fusiondsl.dims.expr import Binary, Expr, Name, Wildcard
+from fusiondsl.dims.expr import Sequence as ExprSequence
+from fusiondsl.dims.names import names
 from fusiondsl.ir.program import (
     Call,
     Condition,
@@ -31,6 +33,7 @@ from fusiondsl.ir.program import (
     OpDecl,
     Param,
     ScalarType,
+    Step,
     TensorType,
     Type,
 )
@@ -146,7 +149,7 @@ class OpBuilder:
 
     # --- meaning -------------------------------------------------------------------------------
 
-    def _means(self, where: Sequence[Condition]) -> tuple[Call | object, ...] | None:
+    def _means(self, where: Sequence[Condition]) -> tuple[Step, ...] | None:
         if self.op.means is None:
             return None
         lowering = self._lowering(where, means=True)
@@ -164,9 +167,7 @@ class OpBuilder:
             optional = kind.optional
             inout = any(p.name == name and p.kind == "inout" for p in self.decl.params)
             if not optional and not inout and what == "`means`":
-                self.diagnostics.error(
-                    "FD223", f"{what} does not say what `{name}` is", span
-                )
+                self.diagnostics.error("FD223", f"{what} does not say what `{name}` is", span)
             return None
         value = lowering.bound[name]
         if not isinstance(value, TensorValue) or isinstance(kind, ScalarType):
@@ -174,7 +175,9 @@ class OpBuilder:
         found = lowering.body.types.get(lowering.body.resolve(name), value.type)
         if found is None:
             return None
-        return lowering.agree(replace(kind, optional=False), found, name, self._span_of(lowering, name, span))
+        return lowering.agree(
+            replace(kind, optional=False), found, name, self._span_of(lowering, name, span)
+        )
 
     @staticmethod
     def _span_of(lowering: Lowering, name: str, span: Span) -> Span:
@@ -219,9 +222,7 @@ class OpBuilder:
                 lowering.body.types[resolved] = kind
         lowering.body.finish()
         calls = tuple(s for s in lowering.body.steps if isinstance(s, Call))
-        results = tuple(
-            lowering.body.resolve(n) if n in lowering.bound else None for n in names
-        )
+        results = tuple(lowering.body.resolve(n) if n in lowering.bound else None for n in names)
         types = tuple(sorted((k, v) for k, v in lowering.body.types.items() if v is not None))
         return Form(
             name=form.name.name,
@@ -234,9 +235,7 @@ class OpBuilder:
             span=form.name.span,
         )
 
-    def _learned(
-        self, lowering: Lowering, where: Sequence[Condition]
-    ) -> tuple[Condition, ...]:
+    def _learned(self, lowering: Lowering, where: Sequence[Condition]) -> tuple[Condition, ...]:
         """Dtypes that the spelling needs to be equal, as conditions of the form."""
         optional = {
             p.type.dtype
@@ -253,11 +252,11 @@ class OpBuilder:
     def _fixed(
         self, form: ast.Form, calls: Iterable[Call], where: Sequence[Condition]
     ) -> tuple[tuple[str, Const], ...]:
-        mentioned = set()
+        mentioned: set[str] = set()
         for call in calls:
             mentioned.update(reads(call))
             for scalar in computed(call):
-                mentioned |= mentions(scalar.expr)
+                mentioned |= names(scalar.expr)
         result_dtypes = {
             r.type.dtype for r in self.decl.call_results if isinstance(r.type, TensorType)
         }

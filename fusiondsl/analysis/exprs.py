@@ -13,31 +13,9 @@ from fusiondsl.dims.expr import (
     Method,
     Name,
     Sequence,
-    Slice,
-    Spread,
-    Subscript,
     Unary,
 )
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    match expr:
-        case Unary():
-            return (expr.operand,)
-        case Binary():
-            return (expr.left, expr.right)
-        case Call():
-            return expr.args + tuple(k.value for k in expr.kwargs)
-        case Method():
-            return (expr.receiver, *expr.args, *(k.value for k in expr.kwargs))
-        case Slice():
-            return tuple(e for e in (expr.start, expr.stop) if e is not None)
-        case Subscript():
-            return (expr.receiver, *expr.items)
-        case Sequence():
-            return expr.items
-        case _:
-            return ()
+from fusiondsl.dims.names import children
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -45,14 +23,6 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in children(expr):
         yield from walk(child)
-
-
-def names_in(expr: Expr) -> Iterator[Name | Spread]:
-    return (e for e in walk(expr) if isinstance(e, Name | Spread))
-
-
-def mentions(expr: Expr) -> set[str]:
-    return {e.id if isinstance(e, Name) else e.name for e in names_in(expr)}
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
@@ -64,9 +34,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
         case Unary():
             return replace(expr, operand=rewrite(expr.operand, change))
         case Binary():
-            return replace(
-                expr, left=rewrite(expr.left, change), right=rewrite(expr.right, change)
-            )
+            return replace(expr, left=rewrite(expr.left, change), right=rewrite(expr.right, change))
         case Call():
             return replace(
                 expr, args=_each(expr.args, change), kwargs=_keywords(expr.kwargs, change)
@@ -110,4 +78,3 @@ def conjuncts(expr: Expr) -> Iterator[Expr]:
         yield from conjuncts(expr.right)
     else:
         yield expr
-

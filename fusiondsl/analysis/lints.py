@@ -1,15 +1,367 @@
-"""Lints."""
+"""Lints: each stands for accidents that really happened with hand-written fusions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+from fusiondsl.analysis.body import TEMPORARY, computed, reads
 from fusiondsl.analysis.declare import Declared
+from fusiondsl.analysis.exprs import conjuncts, walk
 from fusiondsl.analysis.rules import Built
-from fusiondsl.ir.program import OpDecl
+from fusiondsl.diagnostics.diagnostic import Label
+from fusiondsl.dims.evaluate import truth
+from fusiondsl.dims.expr import Expr, Literal
+from fusiondsl.dims.names import names
+from fusiondsl.dims.truth import Truth
+from fusiondsl.dims.values import Value
+from fusiondsl.ir.program import (
+    Anything,
+    Branch,
+    Call,
+    Condition,
+    OpDecl,
+    Ref,
+    ScalarType,
+    Step,
+    TensorType,
+    Unrounded,
+)
+from fusiondsl.target import Target
 
+Lint = Callable[[Built], None]
 
-def lint_op(declared: Declared, decl: OpDecl) -> None:
-    return None
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201", "gfx1250")
+"""Architectures a rule could be meant for, besides those it names."""
 
 
 def lint_rule(built: Built) -> None:
-    return None
+    for lint in RULE_LINTS:
+        lint(built)
+
+
+def lint_op(declared: Declared, decl: OpDecl) -> None:
+    for lint in OP_LINTS:
+        lint(declared, decl)
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+def uninitialised_read(built: Built) -> None:
+    """A fresh buffer is not zero: kernels that always add the residual add garbage."""
+    empty = {
+        name
+        for call in built.rule.replace
+        if call.op in ("prim.empty", "prim.empty_like")
+        for name in call.results
+    }
+    for call in built.rule.replace:
+        for name in reads(call):
+            if name in empty:
+                built.diagnostics.error(
+                    "FD307",
+                    f"`{call.op}` reads memory that nobody has written",
+                    call.span,
+                    notes=["`empty` gives whatever lay there before"],
+                    help="pass `zeros(..)`, `zeros_like(..)` or `none`",
+                )
+
+
+def dropped_attribute(built: Built) -> None:
+    """What the source depends on and the target never hears of changes results silently."""
+    used = _mentioned(built.rule.replace) | _in_conditions(built.rule.where)
+    for param in built.rule.params:
+        if not isinstance(param.type, ScalarType) or param.name in used:
+            continue
+        if param.name in _mentioned(built.rule.match):
+            built.diagnostics.error(
+                "FD308",
+                f"`{param.name}` of the source is neither passed on nor constrained",
+                built.scope.spans.get(param.name, built.rule.span),
+                notes=[
+                    "the rule fires for every value of it, and the result does not depend on it"
+                ],
+                help=f"use it in `replace`, state it in `where` (`{param.name} == ...`), "
+                "or write the value in `match`",
+            )
+
+
+def ignored_attribute(built: Built) -> None:
+    """`_` for an attribute says that it does not matter, but then nothing constrains it."""
+    for call in built.rule.match:
+        decl = built.signatures.get(call.op)
+        if decl is None:
+            continue
+        for param, arg in zip(decl.call_params, call.args, strict=True):
+            if isinstance(arg, Anything):
+                what = "attribute" if isinstance(param.type, ScalarType) else "input"
+                built.diagnostics.error(
+                    "FD308",
+                    f"the {what} `{param.name}` of `{decl.name}` is neither passed on nor "
+                    "constrained",
+                    call.span,
+                    notes=["`_` fits every value, and the result does not depend on it"],
+                    help="give it a name and use it, or write the value that the target assumes",
+                )
+
+
+def dropped_input(built: Built) -> None:
+    """A tensor of the source that the new code does not read."""
+    used = _mentioned(built.rule.replace) | _in_conditions(built.rule.where)
+    matched = _mentioned(built.rule.match)
+    kept = _kept_inputs(built)
+    for param in built.rule.params:
+        tensor = isinstance(param.type, TensorType)
+        if tensor and param.name in matched and param.name not in used | kept:
+            built.diagnostics.warning(
+                "FD309",
+                f"`{param.name}` of the source is not read by the new code",
+                built.scope.spans.get(param.name, built.rule.span),
+            )
+
+
+def _kept_inputs(built: Built) -> set[str]:
+    """What kept producers still read."""
+    return {
+        name
+        for call in built.rule.match
+        if any(result in built.rule.kept for result in call.results)
+        for name in reads(call)
+    }
+
+
+def unbound_parameter(built: Built) -> None:
+    """Only `match` can bind a parameter."""
+    matched = _mentioned(built.rule.match)
+    for param in built.rule.params:
+        if param.name not in matched:
+            built.diagnostics.error(
+                "FD310",
+                f"`{param.name}` does not occur in `match`, so nothing binds it",
+                built.scope.spans.get(param.name, built.rule.span),
+            )
+
+
+def mutated_with_reader(built: Built) -> None:
+    """After a call that writes into an argument the old value is gone."""
+    for call in built.rule.replace:
+        decl = built.signatures.get(call.op)
+        if decl is None:
+            continue
+        for param, arg in zip(decl.call_params, call.args, strict=True):
+            if param.kind == "inout" and isinstance(arg, Ref):
+                _check_readers(built, call, arg.name, param.name)
+
+
+def _check_readers(built: Built, call: Call, name: str, param: str) -> None:
+    others = [c for c in built.rule.replace if c is not call and name in reads(c)]
+    twice = reads(call).count(name) > 1
+    survives = name in built.rule.kept or any(new == name for _, new in built.rule.outputs)
+    if not (others or twice or survives):
+        return
+    labels = [Label(c.span, "also read here") for c in others[:1] if c.span is not None]
+    built.diagnostics.error(
+        "FD311",
+        f"`{call.op}` overwrites `{name}` (`{param}`), which is still needed",
+        call.span,
+        labels=labels,
+    )
+
+
+# --- what is left over -------------------------------------------------------------------------
+
+
+def unused_result(built: Built) -> None:
+    """A named value that neither side needs."""
+    needed = _mentioned(built.rule.match) | set(built.rule.kept)
+    needed |= {old for old, _ in built.rule.outputs}
+    for call in built.rule.match:
+        for name in call.results:
+            if name is not None and name not in needed and not name.startswith(TEMPORARY):
+                built.diagnostics.warning(
+                    "FD312",
+                    f"`{name}` is matched, but neither side uses it",
+                    built.spans.get(name, call.span),
+                    help="write `_`, or assign it in `replace` so that it may have other users",
+                )
+
+
+def unused_let(built: Built) -> None:
+    for let in built.written.lets:
+        if let.name.name not in built.scope.used:
+            built.diagnostics.warning("FD313", f"`{let.name.name}` is never used", let.name.span)
+
+
+def disconnected(built: Built) -> None:
+    """Two sources in one rule would fire for every pair of sites."""
+    groups: list[set[str]] = []
+    for call in built.rule.match:
+        tensors = {n for n in reads(call) if n not in built.scope.scalars}
+        names_here = tensors | {r for r in call.results if r is not None}
+        joined = [g for g in groups if g & names_here]
+        groups = [g for g in groups if not g & names_here]
+        groups.append(names_here.union(*joined))
+    if len(groups) > 1:
+        built.diagnostics.error(
+            "FD314",
+            f"the source of `{built.rule.name}` falls into {len(groups)} parts that share no value",
+            built.rule.span,
+            help="write one rule for each part",
+        )
+
+
+# --- what differs, and where it runs -----------------------------------------------------------
+
+
+def undeclared_difference(built: Built) -> None:
+    """A target that computes something slightly else needs the rule's consent."""
+    allowed = {d.kind for d in built.rule.allow}
+    for call in built.rule.replace:
+        decl = built.signatures.get(call.op)
+        if decl is None:
+            continue
+        for kind in sorted({d.kind for d in decl.differs} | _implied(decl)):
+            if kind not in allowed:
+                built.diagnostics.error(
+                    "FD315",
+                    f"`{decl.name}` differs by `{kind}`, which the rule does not allow",
+                    call.span,
+                    labels=[Label(decl.span, "declared here")] if decl.span else [],
+                    help=f"add `{kind}` to `allow`, or choose another target",
+                )
+
+
+def _implied(decl: OpDecl) -> set[str]:
+    """`~x` and `round?` in a meaning move a rounding."""
+    return {"round"} if any(_skips_rounding(step) for step in decl.means or ()) else set()
+
+
+def _skips_rounding(step: Step) -> bool:
+    if isinstance(step, Branch):
+        return any(map(_skips_rounding, (*step.then, *step.otherwise)))
+    return step.op == "prim.maybe_round" or any(isinstance(a, Unrounded) for a in step.args)
+
+
+def nowhere_available(built: Built) -> None:
+    """`where` and the availability of the new ops exclude each other on every architecture."""
+    conditions = [e for c in built.rule.where for e in conjuncts(c.expr) if _is_about_env(e)]
+    for call in built.rule.replace:
+        decl = built.signatures.get(call.op)
+        if decl is not None:
+            conditions.extend(e for c in decl.available for e in conjuncts(c.expr))
+    if not conditions or any(_possible(conditions, arch) for arch in _archs(conditions)):
+        return
+    targets = ", ".join(sorted({f"`{c.op}`" for c in built.rule.replace if _has_limits(built, c)}))
+    built.diagnostics.error(
+        "FD316",
+        f"the rule `{built.rule.name}` fits no target",
+        built.rule.span,
+        notes=[f"its `where` and the availability of {targets} exclude each other"]
+        if targets
+        else ["its `where` holds on no architecture"],
+    )
+
+
+def _has_limits(built: Built, call: Call) -> bool:
+    decl = built.signatures.get(call.op)
+    return decl is not None and bool(decl.available)
+
+
+def _is_about_env(expr: Expr) -> bool:
+    mentioned = names(expr)
+    return bool(mentioned) and all(name.startswith("env.") for name in mentioned)
+
+
+def _archs(conditions: list[Expr]) -> list[str]:
+    named = {
+        part.value
+        for expr in conditions
+        if "env.arch" in names(expr)
+        for part in _literals(expr)
+        if isinstance(part.value, str)
+    }
+    return sorted({*ARCHS, *named})
+
+
+def _literals(expr: Expr) -> Iterator[Literal]:
+    return (part for part in walk(expr) if isinstance(part, Literal))
+
+
+def _possible(conditions: list[Expr], arch: str) -> bool:
+    scope: dict[str, Value] = dict(Target(arch=arch).known())
+    return all(truth(expr, scope).truth is not Truth.FALSE for expr in conditions)
+
+
+# --- ops ---------------------------------------------------------------------------------------
+
+
+def unused_parameter(declared: Declared, decl: OpDecl) -> None:
+    """A parameter that the meaning does not mention."""
+    if decl.means is None or decl.axiom:
+        return
+    used = set(_steps_mention(decl.means)) | _in_conditions(decl.where)
+    for result in decl.results:
+        if isinstance(result.type, TensorType):
+            used |= {result.type.dtype, *(n for d in result.type.dims for n in names(d))}
+    used |= {name for effect in decl.effects for arg in effect.args for name in names(arg)}
+    for param in decl.call_params:
+        if param.name not in used:
+            declared.scope.diagnostics.warning(
+                "FD313",
+                f"`{param.name}` is never used in `means`",
+                declared.scope.spans.get(param.name, decl.span),
+            )
+
+
+def meaningless(declared: Declared, decl: OpDecl) -> None:
+    """An op of ours that says nowhere what it computes can neither be run nor checked."""
+    if not decl.extern and decl.means is None and not decl.axiom:
+        declared.scope.diagnostics.warning(
+            "FD317",
+            f"the op `{decl.name}` has no meaning",
+            decl.span,
+            help="add `means { ... }`; without it no rule that uses it can be verified",
+        )
+
+
+# --- shared ------------------------------------------------------------------------------------
+
+
+def _mentioned(calls: tuple[Call, ...]) -> set[str]:
+    found: set[str] = set()
+    for call in calls:
+        found.update(reads(call))
+        for scalar in computed(call):
+            found |= names(scalar.expr)
+    return found
+
+
+def _steps_mention(steps: tuple[Step, ...]) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, Branch):
+            yield from names(step.condition)
+            yield from _steps_mention(step.then)
+            yield from _steps_mention(step.otherwise)
+        else:
+            yield from _mentioned((step,))
+
+
+def _in_conditions(conditions: tuple[Condition, ...]) -> set[str]:
+    return {name for condition in conditions for name in names(condition.expr)}
+
+
+RULE_LINTS: tuple[Lint, ...] = (
+    unbound_parameter,
+    uninitialised_read,
+    dropped_attribute,
+    ignored_attribute,
+    dropped_input,
+    mutated_with_reader,
+    unused_result,
+    unused_let,
+    disconnected,
+    undeclared_difference,
+    nowhere_available,
+)
+
+OP_LINTS: tuple[Callable[[Declared, OpDecl], None], ...] = (unused_parameter, meaningless)

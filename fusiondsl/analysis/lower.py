@@ -90,7 +90,12 @@ class Lowering:
         return self.scope.diagnostics
 
     def error(
-        self, code: str, message: str, span: Span | None, notes: Sequence[str] = (), help: str | None = None
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        notes: Sequence[str] = (),
+        help: str | None = None,
     ) -> None:
         self.diagnostics.error(code, message, span, notes=notes, help=help)
 

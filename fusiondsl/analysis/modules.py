@@ -108,9 +108,7 @@ class Loader:
         for file in directory_files(path) if path.is_dir() else [path]:
             key = os.path.realpath(file)
             if any(key == other for other, _ in edges):
-                self._diagnostics.warning(
-                    "FD105", f'"{item.path}" is imported twice', item.span
-                )
+                self._diagnostics.warning("FD105", f'"{item.path}" is imported twice', item.span)
                 continue
             edges.append((key, item.span))
             self._pending.append((file, _display(file, item.path)))

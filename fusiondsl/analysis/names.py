@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fusiondsl.analysis.modules import LoadedModule
-from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.decl.primitives import FUNCTIONS
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
+from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.syntax import ast
 from fusiondsl.target import ENV_FACTS
 

@@ -200,8 +200,10 @@ class _Arrangement:
             "FD402",
             "the order of rules runs in a circle",
             spans[0].span if spans else self.rules[names[0]].span,
-            notes=[" before ".join(f"`{n}`" for n in [*names, names[0]])]
-            + ["a rule goes before those whose source its own source contains"],
+            notes=[
+                " before ".join(f"`{n}`" for n in [*names, names[0]]),
+                "a rule goes before those whose source its own source contains",
+            ],
         )
 
 

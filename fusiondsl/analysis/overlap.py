@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fusiondsl.analysis.exprs import conjuncts
 from fusiondsl.analysis.source import Source, type_conditions
+from fusiondsl.decl.dtypes import DTYPES
 from fusiondsl.dims.expr import Binary, Expr, Literal, Name, Sequence, Unary
 from fusiondsl.dims.render import render
 from fusiondsl.ir.program import OpDecl
+
+T = TypeVar("T")
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
@@ -100,14 +104,7 @@ def _plain(expr: Expr) -> str | None:
     """A literal or a dtype as text; another name could be anything."""
     if isinstance(expr, Literal):
         return render(expr)
-    known = isinstance(expr, Name) and expr.id[:1] in "bfiu" and expr.id[1:2].isalnum()
-    return expr.id if known and isinstance(expr, Name) and _is_dtype(expr.id) else None
-
-
-def _is_dtype(name: str) -> bool:
-    from fusiondsl.decl.dtypes import DTYPES
-
-    return name in DTYPES
+    return expr.id if isinstance(expr, Name) and expr.id in DTYPES else None
 
 
 def _exclude(a: _Constraint, b: _Constraint) -> bool:
@@ -164,7 +161,9 @@ def prefer(a: Candidate, b: Candidate) -> int | None:
     return None
 
 
-def _subset_order(a: frozenset[int] | frozenset[str], b: frozenset[int] | frozenset[str]) -> int | None:
+def _subset_order(
+    a: frozenset[int] | frozenset[str], b: frozenset[int] | frozenset[str]
+) -> int | None:
     """-1 if `a` says strictly more than `b`, 1 the other way round, 0 if equal."""
     if a == b:
         return 0

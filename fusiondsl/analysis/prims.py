@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fusiondsl.analysis.lower import Lowering
 
 _FLOATING = frozenset(
-    "exp exp2 log2 sqrt rsqrt reciprocal sigmoid silu tanh div mean".split()
+    ["exp", "exp2", "log2", "sqrt", "rsqrt", "reciprocal", "sigmoid", "silu", "tanh", "div", "mean"]
 )
 """What makes f32 of integers."""
 

@@ -16,7 +16,9 @@ from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.tables import build_tables
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.dims.expr import Expr, Literal
+from fusiondsl.dims.names import names as names_in
 from fusiondsl.ir.program import Const, OpDecl, Program, Rule
+from fusiondsl.syntax import ast
 
 
 def analyse(modules: Sequence[LoadedModule], diagnostics: Diagnostics) -> Program:
@@ -74,10 +76,8 @@ class Analysis:
                 number = checker.scope.sizes.constant(value)
                 self.lets[name] = value if number is None else Literal(number, span=value.span)
 
-    def _needs(self, name: str, pending: dict[str, names.Defined[names.ast.Let]]) -> bool:
-        from fusiondsl.analysis.exprs import mentions
-
-        return any(other in pending for other in mentions(pending[name].item.value))
+    def _needs(self, name: str, pending: dict[str, names.Defined[ast.Let]]) -> bool:
+        return any(other in pending for other in names_in(pending[name].item.value))
 
     def _constants(self) -> dict[str, Const]:
         return {
@@ -120,7 +120,7 @@ class Analysis:
         return built
 
     def _arranged(self, built: list[Built], ops: dict[str, OpDecl]) -> tuple[Rule, ...]:
-        stated = []
+        stated: list[Stated] = []
         for item in built:
             name = item.rule.name
             stated.extend(Stated(name, i.name, i.span) for i in item.written.before)

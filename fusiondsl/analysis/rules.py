@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions, differences
+from fusiondsl.analysis.compare import dtype_problem, layout_problem, shape_problem
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
+from fusiondsl.analysis.exprs import walk
 from fusiondsl.analysis.kinds import Kind
 from fusiondsl.analysis.lower import Lowering
 from fusiondsl.analysis.names import Defined, Definitions
@@ -19,6 +21,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.expr import Binary, DType, Name
+from fusiondsl.dims.expr import Call as CallExpr
 from fusiondsl.ir.program import (
     Call,
     Condition,
@@ -124,9 +127,7 @@ class RuleBuilder:
                     self.scope.lets[let.name.name] = value
 
     def _match(self) -> Lowering:
-        match = Lowering(
-            self.scope, self.dtypes, self.signatures, assume=True, wildcards=True
-        )
+        match = Lowering(self.scope, self.dtypes, self.signatures, assume=True, wildcards=True)
         match.statements(self.written.match)
         self._next = match.body.finish()
         return match
@@ -139,9 +140,7 @@ class RuleBuilder:
 
     def _learned(self) -> tuple[Condition, ...]:
         """Dtypes the source needs to be equal: conditions nobody has to write."""
-        optional = {
-            t.dtype for t in self.scope.tensors.values() if t is not None and t.optional
-        }
+        optional = {t.dtype for t in self.scope.tensors.values() if t is not None and t.optional}
         pairs = [p for p in self.dtypes.learned if not optional & set(p)]
         made = (Condition(None, Binary("==", Name(a), Name(b))) for a, b in pairs)
         return tuple(dict.fromkeys(made))
@@ -212,7 +211,9 @@ class RuleBuilder:
         )
 
     def _nothing(self) -> None:
-        names = ", ".join(i.name.name for s in self.written.match if isinstance(s, ast.Assign) for i in s.targets)
+        names = ", ".join(
+            i.name.name for s in self.written.match if isinstance(s, ast.Assign) for i in s.targets
+        )
         self.diagnostics.error(
             "FD225",
             f"the rule `{self.written.name.name}` replaces nothing",
@@ -223,9 +224,7 @@ class RuleBuilder:
             ],
         )
 
-    def _compare(
-        self, name: str, match: Lowering, replace: Lowering, value: TensorValue
-    ) -> None:
+    def _compare(self, name: str, match: Lowering, replace: Lowering, value: TensorValue) -> None:
         source = match.body.types.get(match.body.resolve(name))
         target = replace.body.types.get(replace.body.resolve(name), value.type)
         if source is None or target is None:
@@ -268,7 +267,10 @@ class RuleBuilder:
         name, span = binding.name.name, binding.name.span
         scope = self.scope
         known = (
-            scope.is_size(name) or name in scope.scalars or name in scope.dtype_vars or is_fact(name)
+            scope.is_size(name)
+            or name in scope.scalars
+            or name in scope.dtype_vars
+            or is_fact(name)
         )
         if not known:
             scope.unknown_name(name, span)
@@ -308,12 +310,9 @@ class RuleBuilder:
 
 
 def _calls(statement: ast.Statement) -> list[str]:
-    from fusiondsl.analysis.exprs import walk
-    from fusiondsl.dims import expr as ex
-
     if not isinstance(statement, ast.Assign):
         return []
-    return [e.func for e in walk(statement.value) if isinstance(e, ex.Call)]
+    return [e.func for e in walk(statement.value) if isinstance(e, CallExpr)]
 
 
 def _types(match: Lowering, replace: Lowering) -> tuple[tuple[str, Type], ...]:
@@ -339,8 +338,6 @@ class Comparison:
 
 def compare_output(pair: Comparison, scope: Scope, dtypes: DTypes) -> None:
     """A result must have exactly the dtype, shape and layout of what it replaces."""
-    from fusiondsl.analysis.compare import dtype_problem, layout_problem, shape_problem
-
     problem = (
         dtype_problem(pair.source, pair.target, dtypes)
         or shape_problem(pair.source, pair.target, scope.sizes)

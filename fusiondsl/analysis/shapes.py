@@ -185,9 +185,7 @@ class Shapes:
         fits = 0 <= axis < rank and self.low.scope.sizes.equal(dims[axis], Literal(1)) is True
         return (*dims[:axis], *dims[axis + 1 :]) if fits else None
 
-    def _flattened(
-        self, dims: tuple[Expr, ...], start: int, end: int
-    ) -> tuple[Expr, ...] | None:
+    def _flattened(self, dims: tuple[Expr, ...], start: int, end: int) -> tuple[Expr, ...] | None:
         rank = len(dims)
         rank_free = bool(dims) and isinstance(dims[0], Spread)
         if rank_free and (start > 0 or end >= 0):
@@ -282,7 +280,7 @@ class Shapes:
         return self._emit("slice", operands, kind, span)
 
     def _strides(self, kind: TensorType, whole: bool) -> tuple[Expr, ...] | None:
-        """A slice keeps the strides of what it is cut from (not expressible if the rank is free)."""
+        """A slice keeps the strides of what it is cut from; with a free rank nothing says them."""
         if whole or kind.rank_free or kind.strides is not None:
             return kind.strides
         return contiguous_strides(kind.dims)
@@ -440,9 +438,7 @@ class Shapes:
         a, b = left.type, right.type
         fits = len(a.dims) >= 1 and len(b.dims) == 2 and not b.rank_free
         if not fits or self._joined(a.dims[-1], b.dims[0]) is None:
-            self.low.error(
-                "FD210", f"cannot multiply {describe(a)} by {describe(b)}", expr.span
-            )
+            self.low.error("FD210", f"cannot multiply {describe(a)} by {describe(b)}", expr.span)
             return None
         kind = TensorType(self.low.dtypes.promote(a.dtype, b.dtype), (*a.dims[:-1], b.dims[1]))
         return self._emit("matmul", [left.operand, right.operand], kind, expr.span)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.kinds import Kind, kind_of_value, scalar_kind
 from fusiondsl.analysis.scope import Scope
-from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.diagnostics.source import Span
+from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.expr import DType, Expr, Literal, Name, Sequence, Spread, Unary
 from fusiondsl.dims.render import render
 from fusiondsl.ir.program import Const, ListOf, Param, Result, ScalarType, TensorType, Type
@@ -162,9 +162,7 @@ class Signature:
         if self._binds and dim.name not in scope.spans:
             scope.add_dim(dim.name, dim.span, spread=True)
             return dim
-        scope.diagnostics.error(
-            "FD212", f"`{dim.name}..` is not bound by a parameter", dim.span
-        )
+        scope.diagnostics.error("FD212", f"`{dim.name}..` is not bound by a parameter", dim.span)
         return None
 
     def _size(self, dim: Expr) -> Expr | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from math import lcm
 from types import MappingProxyType
 
-from fusiondsl.analysis.exprs import children
 from fusiondsl.dims.dim import Atom, Dim, DimTooComplex
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Spread, Unary
+from fusiondsl.dims.names import children
 from fusiondsl.dims.render import render
 
 
@@ -234,7 +234,7 @@ def _atom(atom: Atom, opaque: Mapping[str, Expr]) -> Expr:
         return opaque.get(atom.key, Name(atom.key))
     args = tuple(to_expr(arg, opaque) for arg in atom.args)
     if atom.kind in ("floor_div", "mod"):
-        return Binary("//" if atom.kind == "floor_div" else "%", *args)
+        return Binary("//" if atom.kind == "floor_div" else "%", args[0], args[1])
     return Call(atom.kind, args)
 
 

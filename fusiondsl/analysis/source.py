@@ -168,9 +168,7 @@ def _call_label(
 # --- canonical names and text --------------------------------------------------------------------
 
 
-def _canonical_names(
-    rule: Rule, calls: list[Call], labels: Mapping[str, int]
-) -> dict[str, str]:
+def _canonical_names(rule: Rule, calls: list[Call], labels: Mapping[str, int]) -> dict[str, str]:
     names: dict[str, str] = {}
     for position, scalar in enumerate(s for call in calls for s in _scalars(call)):
         if isinstance(scalar, Computed) and isinstance(scalar.expr, Name):

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusiondsl.analysis.dtypes import DTypes
-from fusiondsl.analysis.exprs import mentions, rewrite, substitute
+from fusiondsl.analysis.exprs import rewrite, substitute
 from fusiondsl.analysis.signature import describe
 from fusiondsl.analysis.sizes import Sizes, product
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.dims.expr import DType, Expr, Literal, Name, Spread, Wildcard
+from fusiondsl.dims.names import names
 from fusiondsl.dims.render import render
 from fusiondsl.ir.program import (
     Computed,
@@ -202,7 +203,7 @@ class Unifier:
         if isinstance(pattern, Name) and pattern.id not in self._size_of:
             self._size_of[pattern.id] = found
             return None
-        unbound = sorted(mentions(pattern) - self._size_of.keys())
+        unbound = sorted(names(pattern) - self._size_of.keys())
         if not unbound:
             return self._equal_size(substitute(pattern, self._size_of), found, what, None)
         solved = None
@@ -242,7 +243,7 @@ class Unifier:
     def finish(self) -> Mismatch | None:
         """Sizes that later arguments determined."""
         for pattern, found, what in self._postponed:
-            if mentions(pattern) <= self._size_of.keys():
+            if names(pattern) <= self._size_of.keys():
                 known = substitute(pattern, self._size_of)
                 problem = self._equal_size(known, found, what, None)
                 if problem is not None:
@@ -268,7 +269,7 @@ class Unifier:
         return TensorType(self._result_dtype(kind.dtype), tuple(dims), strides)
 
     def _instance(self, size: Expr) -> Expr:
-        if isinstance(size, Spread) or not mentions(size) <= self._size_of.keys():
+        if isinstance(size, Spread) or not names(size) <= self._size_of.keys():
             return UNKNOWN_SIZE
         return self.sizes.simplify(substitute(size, self._size_of))
 

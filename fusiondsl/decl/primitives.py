@@ -106,9 +106,12 @@ METHODS: dict[str, str] = {
 """Torch-like methods. `.float()` is `.to(f32)`; `.clamp(a, b)` is `clamp_max(clamp_min(x, a), b)`;
 reductions take `keepdim = true`, which adds a `view`."""
 
-FUNCTIONS: frozenset[str] = (
-    frozenset(PRIMITIVES) - {"cast", "slice", "maybe_round"} | {"split", "chunk", "clamp", "round?"}
-)
+FUNCTIONS: frozenset[str] = frozenset(PRIMITIVES) - {"cast", "slice", "maybe_round"} | {
+    "split",
+    "chunk",
+    "clamp",
+    "round?",
+}
 """What a body may call as a function without a declaration. `split` and `chunk` become `slice`s."""
 
 REDUCTIONS: frozenset[str] = frozenset(
