@@ -13,6 +13,7 @@ from fusiondsl import ir
 from fusiondsl.dims import show
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
+from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.judge import Judge, Verdict
 from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
@@ -78,6 +79,7 @@ class _Run:
         self._near: list[Near[CompiledRule]] = []
         self._fake_mode, self._shape_env = _fake_mode_of(graph)
         self._sizes = Sizes(graph)
+        self._forms = FormCheck(compiled, self._shape_env)
         self._judge = Judge(compiled, self._shape_env, self._fake_mode, self._sizes, tokens)
         self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
 
@@ -94,7 +96,7 @@ class _Run:
     def _collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
         if self._fake_mode is None:
             return []
-        recogniser = Recogniser(view, self._compiled.forms, self._judge.check_form)
+        recogniser = Recogniser(view, self._compiled.forms, self._forms)
         found: list[tuple[Site, Verdict]] = []
         seen: set[tuple[int, tuple[fx.Node, ...]]] = set()
 
@@ -145,6 +147,8 @@ class _Run:
         for site, verdict in sites:
             claimed = site.claimed()
             winner = next((taken[node] for node in site.own if node in taken), None)
+            if site.anchor in taken and winner == site.rule.name:
+                continue  # a repetition that the winning site serves too
             if winner is not None:
                 self._refuse(
                     site.rule,

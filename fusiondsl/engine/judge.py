@@ -14,14 +14,13 @@ import torch
 from torch import fx
 
 from fusiondsl import ir
-from fusiondsl.decl.dtypes import FP8
 from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, truth
 from fusiondsl.engine.compile import Compiled, dtype_table
 from fusiondsl.engine.dryrun import dry_run
+from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import Inexpressible, Operands
-from fusiondsl.engine.recognise import BodyForm, Recognised
 from fusiondsl.engine.site import Site, output_values, tensor_of
 from fusiondsl.engine.sizes import Sizes
 from fusiondsl.engine.symbols import Size, facts_for, shape_of, signature_of
@@ -205,7 +204,7 @@ class Judge:
             assert isinstance(operand, ir.Computed), operand
             wanted = evaluate(operand.expr, scope, facts, self._compiled.functions)
             found = scalar_value(site.slots[slot])
-            same = truth_equal(wanted, found, facts)
+            same = values_equal(wanted, found, facts)
             if same is not Truth.TRUE:
                 return Problem("constant", f"expected {wanted}, found {found}")
         return None
@@ -253,93 +252,6 @@ class Judge:
                     return Problem("structure", f"the size {size} of {name} cannot be written")
         return None
 
-    # --- forms -----------------------------------------------------------------------------------
-
-    def check_form(
-        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
-    ) -> Mapping[str, Any] | None:
-        """Sizes and conditions of a form of several operations; the scope, None if unfit."""
-        scope: dict[str, Any] = dict(self._compiled.constants)
-        scope.update({n: ir_value(v) for n, v in entry.fixed.items()})
-        sizes: list[Size] = []
-        for name, slot in entry.path.slots.items():
-            item = slots[slot]
-            tensor = tensor_of(item) if isinstance(item, (fx.Node, Version)) else None
-            if tensor is None:
-                scope[name] = scalar_value(item)
-            else:
-                sizes.extend(shape_of(tensor))
-        facts = facts_for(self._shape_env, sizes)
-        binder = TypeBinder(
-            scope, facts, self._compiled.target.arch, self._compiled.program.dtype_sets
-        )
-        if self._bind_form(entry, slots, calls, binder) is not None or binder.finish() is not None:
-            return None
-        for slot, operand in entry.path.constants:
-            if not isinstance(operand, ir.Computed):
-                continue
-            wanted = evaluate(operand.expr, scope, facts, self._compiled.functions)
-            if truth_equal(wanted, scalar_value(slots[slot]), facts) is not Truth.TRUE:
-                return None
-        for condition in entry.form.where:
-            verdict = truth(condition.expr, scope, facts, self._compiled.functions)
-            if verdict.truth is not Truth.TRUE:
-                return None
-        return scope
-
-    def _bind_form(
-        self, entry: BodyForm, slots: list[Any], calls: list[Recognised], binder: TypeBinder
-    ) -> Problem | None:
-        for param in entry.params:
-            slot = entry.path.slots.get(param.name)
-            if slot is None or not isinstance(param.type, ir.TensorType):
-                continue
-            value = slots[slot]
-            tensor = None if value is None else tensor_of(value)
-            if tensor is None:
-                if param.type.optional:
-                    binder.scope[param.name] = None
-                    continue
-                return Problem("structure", f"{param.name} is not a tensor")
-            problem = binder.tensor(param.name, param.type, tensor)
-            if problem is not None:
-                return problem
-        return self._bind_values(entry, calls, binder)
-
-    def _bind_values(
-        self, entry: BodyForm, calls: list[Recognised], binder: TypeBinder
-    ) -> Problem | None:
-        """Views and results: the places where sizes are part of what is computed."""
-        types = dict(entry.form.types)
-        for place, index in enumerate(entry.path.order):
-            call = entry.form.body[index]
-            for result, name in enumerate(call.results):
-                declared = types.get(name or "")
-                if not isinstance(declared, ir.TensorType):
-                    continue
-                sized = call.op == "prim.view" or name in entry.form.results
-                nodes = calls[place].results.get(result)
-                tensor = tensor_of(nodes[0]) if nodes and sized else None
-                if tensor is None:
-                    continue
-                problem = binder.dims(name or "", declared.dims, shape_of(tensor))
-                if problem is None and name in entry.form.results:
-                    problem = binder.dtype(name or "", declared.dtype, tensor.dtype)
-                if problem is not None:
-                    return problem
-        return None
-
-
-def truth_equal(wanted: Any, found: Any, facts: Facts) -> Truth:
-    from fusiondsl.dims import equal
-
-    verdict = equal(wanted, found, facts)
-    return verdict if isinstance(verdict, Truth) else Truth.UNKNOWN
-
-
-def ir_value(value: Any) -> Any:
-    return scalar_value(value)
-
 
 def _meet(known: Range, given: Range) -> Range:
     try:
@@ -356,6 +268,3 @@ def _scalar_key(item: Any) -> Any:
 
 def _show(item: Any) -> str:
     return item.name if isinstance(item, (fx.Node, Version)) else repr(item)
-
-
-FP8_NAME = FP8

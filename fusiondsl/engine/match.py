@@ -16,6 +16,7 @@ from fusiondsl.engine.pattern import (
     LIST,
     SAME,
     SKIP,
+    UNSET,
     Argument,
     Branch,
     Leaf,
@@ -23,12 +24,10 @@ from fusiondsl.engine.pattern import (
     is_commutative,
     literal_key,
 )
-from fusiondsl.engine.recognise import Recognised, Recogniser
+from fusiondsl.engine.recognise import Recognised, Recogniser, absent
 from fusiondsl.engine.view import View
 
 E = TypeVar("E")
-
-UNSET: Any = object()
 
 
 class Near(Generic[E]):
@@ -135,12 +134,7 @@ class Matcher(Generic[E]):
 
     def _complete(self, leaf: Leaf[E], node: Node[E]) -> bool:
         values = [self._slots[slot] for slot in leaf.slots]
-        if any(isinstance(value, (fx.Node, Version)) for value in values):
-            return False
-        try:
-            entries = leaf.table.get(tuple([literal_key(value) for value in values]), ())
-        except TypeError:  # a list of nodes is not a literal
-            return False
+        entries = _entries(leaf, values)
         if not entries:
             self._miss("constant", node, self._calls[-1].node, (leaf, values))
         return any(self._found(entry, self._slots, self._calls) for entry in entries)
@@ -177,8 +171,22 @@ class Matcher(Generic[E]):
                 for args, child in children:
                     if self._enter(args, child, call):
                         return True
-        if not hit:
-            self._miss("structure", node, value, tuple(branch.by_op))
+        if hit:
+            return False
+        if branch.optional:
+            return self._without(branch)
+        self._miss("structure", node, value, tuple(branch.by_op))
+        return False
+
+    def _without(self, branch: Branch[E]) -> bool:
+        """Goes on as if the call stood there with a result nobody uses."""
+        for op, children in branch.by_op.items():
+            for _, child in children:
+                self._slots.extend([UNSET] * (child.size - len(self._slots)))
+                self._calls.append(absent(op, self._calls[0].node))
+                if self._continue(child):
+                    return True
+                self._calls.pop()
         return False
 
     def _inspect(
@@ -208,6 +216,25 @@ class Matcher(Generic[E]):
     def _miss(self, kind: str, node: Node[E], value: Any, detail: Any) -> None:
         if self._near is not None:
             self._near.append(Near(kind, node, value, detail, tuple(self._calls)))
+
+
+def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
+    """Entries whose literals are these values; an empty slot fits any."""
+    if any(isinstance(value, (fx.Node, Version)) for value in values):
+        return []
+    try:
+        key = tuple([literal_key(value) for value in values])
+        if UNSET not in values:
+            return leaf.table.get(key, [])
+    except TypeError:  # a list of nodes is no literal
+        return []
+    empty = {i for i, value in enumerate(values) if value is UNSET}
+    return [
+        entry
+        for known, entries in leaf.table.items()
+        if all(i in empty or known[i] == key[i] for i in range(len(key)))
+        for entry in entries
+    ]
 
 
 def _orders(call: Recognised) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from fusiondsl import ir
 from fusiondsl.decl.primitives import PRIMITIVES
 
+UNSET: Any = object()
+"""An empty slot."""
+
 # --- arguments of a step ------------------------------------------------------------------------
 
 SKIP, CAPTURE, INNER, INPUT, LIST = range(5)
@@ -40,6 +43,8 @@ class Step:
     position: int | None
     op: str
     args: tuple[Argument, ...]
+    optional: bool = False
+    """The call only makes a result nobody may use: it need not stand in the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,14 @@ class _Walk:
     """Builds a `Path`."""
 
     def __init__(
-        self, body: Sequence[ir.Call], ops: Mapping[str, ir.OpDecl], tensors: frozenset[str]
+        self,
+        body: Sequence[ir.Call],
+        ops: Mapping[str, ir.OpDecl],
+        tensors: frozenset[str],
+        optional: frozenset[int],
     ) -> None:
         self.body = body
+        self.optional = optional
         self.ops = ops
         self.tensors = tensors
         self.producer = {
@@ -121,8 +131,8 @@ class _Walk:
             for position, operand in enumerate(call.args):
                 name = operand.name if isinstance(operand, ir.Ref) else None
                 if name in self.slots and self._is_value(name):
-                    slot = self.slots[name]
-                    return Step(slot, -1, position, call.op, self._visit(index))
+                    slot, optional = self.slots[name], index in self.optional
+                    return Step(slot, -1, position, call.op, self._visit(index), optional)
                 if name in self.producer and self.producer[name][0] in self.order:
                     index, result = self.producer[name]
                     slot = self.slots[name] = self.new_slot()
@@ -176,9 +186,15 @@ class _Walk:
 
 
 def walk(
-    body: Sequence[ir.Call], ops: Mapping[str, ir.OpDecl], tensors: frozenset[str], anchor: int
+    body: Sequence[ir.Call],
+    ops: Mapping[str, ir.OpDecl],
+    tensors: frozenset[str],
+    anchor: int,
+    *,
+    optional: frozenset[int] = frozenset(),
 ) -> Path | None:
-    return _Walk(body, ops, tensors).path(anchor)
+    """The body from one call; None where it does not reach all others."""
+    return _Walk(body, ops, tensors, optional - {anchor}).path(anchor)
 
 
 def sinks(body: Sequence[ir.Call]) -> list[int]:
@@ -221,6 +237,7 @@ class Branch(Generic[E]):
     slot: int
     result: int
     position: int | None
+    optional: bool
     by_op: dict[str, list[tuple[tuple[Argument, ...], Node[E]]]] = field(default_factory=dict)
 
 
@@ -269,9 +286,9 @@ def _child(
 
 
 def _branch(node: Node[E], step: Step) -> list[tuple[tuple[Argument, ...], Node[E]]]:
-    place = (step.slot, step.result, step.position)
+    place = (step.slot, step.result, step.position, step.optional)
     for branch in node.branches:
-        if (branch.slot, branch.result, branch.position) == place:
+        if (branch.slot, branch.result, branch.position, branch.optional) == place:
             return branch.by_op.setdefault(step.op, [])
     created: Branch[E] = Branch(*place)
     node.branches.append(created)

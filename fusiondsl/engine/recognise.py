@@ -7,9 +7,9 @@ rules. A declared op stands for itself; a semantic op stands for any of its form
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -19,7 +19,7 @@ from fusiondsl.dims import Dim
 from fusiondsl.engine import aten
 from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.mutation import Version
-from fusiondsl.engine.pattern import Path, Trie, walk
+from fusiondsl.engine.pattern import UNSET, Path, Trie, sinks, walk
 from fusiondsl.engine.view import Call, View
 
 
@@ -56,11 +56,16 @@ class Recognised:
         return nodes[0] if nodes else None
 
 
+def absent(op: str, near: fx.Node) -> Recognised:
+    """A call that is not in the graph because nobody uses its result."""
+    return Recognised(op, (), near, {}, nodes=())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectForm:
     """A form that is one declared op: an argument map, nothing to search."""
 
-    form: ir.Form | None
+    form: ir.Form
     op: str
     """The semantic op."""
     args: tuple[tuple[str, Any], ...]
@@ -111,7 +116,7 @@ class Forms:
 
     def _add(self, decl: ir.OpDecl, form: ir.Form) -> None:
         first = form.body[0]
-        if len(form.body) == 1 and not first.op.startswith("prim.") and not form.where:
+        if len(form.body) == 1 and not first.op.startswith("prim."):
             direct = self._direct(decl, form)
             if direct is not None:
                 self.direct.setdefault(first.op, []).append(direct)
@@ -148,7 +153,12 @@ class Forms:
     def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
         tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))
         anchor = next((i for i, c in enumerate(form.body) if name in c.results), None)
-        path = None if anchor is None else walk(form.body, self.ops, tensors, anchor)
+        optional = frozenset(i for i in sinks(form.body) if form.body[i].op.startswith("prim."))
+        path = (
+            None
+            if anchor is None
+            else walk(form.body, self.ops, tensors, anchor, optional=optional)
+        )
         if path is None:
             return
         places = {n: (i, r) for i, c in enumerate(form.body) for r, n in enumerate(c.results) if n}
@@ -194,8 +204,16 @@ def _by_dtype(decl: ir.OpDecl, bound: set[int]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-Check: TypeAlias = Callable[[BodyForm, list[Any], list[Recognised]], "Mapping[str, Any] | None"]
-"""Sizes and conditions of a form of several operations: the scope they give, None if unfit."""
+class Check(Protocol):
+    """Sizes and conditions of forms, judged elsewhere."""
+
+    def body(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
+    ) -> Mapping[str, Any] | None:
+        """The scope a form of several operations gives; None if it does not fit."""
+
+    def direct(self, form: ir.Form, call: Recognised) -> bool:
+        """Whether a form of one operation fits."""
 
 
 class Recogniser:
@@ -230,6 +248,9 @@ class Recogniser:
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         """Calls of `op` that read `value` as argument `position`."""
+        if op == "prim.view":
+            yield from self._reshapes_of(value)
+            return
         strip = self._view.strip
         for user in self._readers(value):
             call = self._view.call(user)
@@ -342,7 +363,7 @@ class Recogniser:
         for direct in self._forms.direct.get(call.op, ()):
             if direct.op == op:
                 found = _apply_direct(call, direct)
-                if found is not None:
+                if found is not None and self._check.direct(direct.form, found):
                     return found
         return None
 
@@ -368,6 +389,17 @@ class Recogniser:
         for end in range(len(chain) - 1, -1, -1):
             nodes = tuple(_between(value, chain[end]))
             yield Recognised("prim.view", (chain[end], None), value, {0: [value]}, nodes=nodes)
+
+    def _reshapes_of(self, value: Any) -> Iterator[Recognised]:
+        """Reshapes of a value and of those, the value itself last."""
+        pending: list[tuple[fx.Node, tuple[fx.Node, ...]]] = [
+            (user, (user,)) for user in value.users if user.target in aten.VIEWS
+        ]
+        while pending:
+            node, nodes = pending.pop(0)
+            yield Recognised("prim.view", (value, None), node, {0: [node]}, nodes=nodes)
+            pending.extend((u, (*nodes, u)) for u in node.users if u.target in aten.VIEWS)
+        yield Recognised("prim.view", (value, None), value, {0: [value]}, nodes=())
 
     # --- bodies ----------------------------------------------------------------------------------
 
@@ -403,7 +435,7 @@ class Recogniser:
     def _virtual(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
     ) -> Recognised | None:
-        scope = self._check(entry, slots, calls)
+        scope = self._check.body(entry, slots, calls)
         if scope is None:
             return None
         args = [_argument(entry, param.name, slots, scope) for param in entry.params]
@@ -434,7 +466,7 @@ class Recogniser:
 def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[str, Any]) -> Any:
     """A parameter of a form: captured, fixed, or solved from the sizes (`group_size`)."""
     slot = entry.path.slots.get(name)
-    if slot is not None:
+    if slot is not None and slots[slot] is not UNSET:
         return slots[slot]
     if name in entry.fixed:
         return entry.fixed[name]

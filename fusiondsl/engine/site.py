@@ -132,9 +132,7 @@ def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
 def _check_users(view: View, site: Site) -> Problem | None:
     """Values that disappear must have no user outside the site."""
     rule = site.rule
-    visible: set[Any] = set()
-    for _, _, place, result in rule.outputs:
-        visible.update(site.results.get((place, result), ()))
+    visible = _visible(site)
     for node, place in site.own.items():
         if place in rule.kept_calls:
             site.staying.add(node)
@@ -148,7 +146,8 @@ def _check_users(view: View, site: Site) -> Problem | None:
                 continue
             duplicate = _duplicate(view, site, node, user)
             if duplicate is not None:
-                pending.extend(n for n in duplicate if n not in visible)
+                visible = _visible(site)
+                pending.extend(duplicate)
                 continue
             if _may_stay(site, node, visible):
                 site.staying.add(node)
@@ -161,6 +160,15 @@ def _check_users(view: View, site: Site) -> Problem | None:
                     "effect", f"{value.node.name} is written in place and seen elsewhere"
                 )
     return None
+
+
+def _visible(site: Site) -> set[Any]:
+    """Values that get a replacement, so that anybody may read them."""
+    return {
+        value
+        for _, _, place, result in site.rule.outputs
+        for value in site.results.get((place, result), ())
+    }
 
 
 def _users(site: Site, node: fx.Node) -> Iterator[fx.Node]:

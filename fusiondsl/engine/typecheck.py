@@ -39,7 +39,7 @@ class TypeBinder:
         self.scope = scope
         self.leading: dict[str, tuple[Size, ...]] = {}
         """The sizes behind each `name..`, by name."""
-        self._facts = facts
+        self.facts = facts
         self._arch = arch
         self._sets = dtype_sets
         self._equations: list[tuple[Expr, Dim]] = []
@@ -111,7 +111,7 @@ class TypeBinder:
             self._about.append(name)
 
     def finish(self) -> Problem | None:
-        solution = solve(self._equations, self.scope, self._facts)
+        solution = solve(self._equations, self.scope, self.facts)
         if isinstance(solution, Mismatch):
             name = self._about[solution.index]
             return Problem("shape", f"a size of {name}: {solution.reason}")

@@ -331,7 +331,7 @@ def _ordered(binding: Binding, given: Any) -> tuple[Any, ...] | None:
         value = given.get(argument.name, argument.default)
         if value is Binding.REQUIRED:
             return None
-        if type(value) is list:
+        if isinstance(value, list):
             value = tuple(value)
         elif argument.wants_float and type(value) is int:
             value = float(value)

@@ -1,0 +1,140 @@
+"""Whether a spelling fits its form: sizes of views and results, and the form's conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from fusiondsl import ir
+from fusiondsl.dims import Facts, Truth, equal, evaluate, truth
+from fusiondsl.engine.compile import Compiled
+from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.pattern import UNSET
+from fusiondsl.engine.recognise import BodyForm, Recognised
+from fusiondsl.engine.symbols import Size, facts_for, shape_of
+from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
+
+
+class FormCheck:
+    """The `Check` of one graph."""
+
+    def __init__(self, compiled: Compiled, shape_env: Any) -> None:
+        self._compiled = compiled
+        self._shape_env = shape_env
+
+    def direct(self, form: ir.Form, call: Recognised) -> bool:
+        if not form.where:
+            return True
+        params = self._compiled.program.ops[call.op].call_params
+        given = dict(zip([p.name for p in params], call.args, strict=True))
+        binder = self._binder({}, given.values())
+        for param in params:
+            if isinstance(param.type, ir.ScalarType):
+                binder.scope[param.name] = scalar_value(given[param.name])
+        if _bind_params(params, given, binder) is not None or binder.finish() is not None:
+            return False
+        return self._holds(form, binder)
+
+    def body(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
+    ) -> Mapping[str, Any] | None:
+        given = {
+            name: slots[slot] for name, slot in entry.path.slots.items() if slots[slot] is not UNSET
+        }
+        binder = self._binder(entry.fixed, given.values())
+        for name, item in given.items():
+            if _tensor(item) is None:
+                binder.scope[name] = scalar_value(item)
+        problem = _bind_params(entry.params, given, binder)
+        if problem is None:
+            problem = _bind_values(entry, calls, binder)
+        if problem is not None or binder.finish() is not None:
+            return None
+        if not self._computed(entry, slots, binder) or not self._holds(entry.form, binder):
+            return None
+        return binder.scope
+
+    def _binder(self, fixed: Mapping[str, Any], items: Iterable[Any]) -> TypeBinder:
+        compiled = self._compiled
+        scope: dict[str, Any] = dict(compiled.constants)
+        scope.update({name: scalar_value(value) for name, value in fixed.items()})
+        sizes: list[Size] = []
+        for item in items:
+            tensor = _tensor(item)
+            if tensor is not None:
+                sizes.extend(shape_of(tensor))
+        facts = facts_for(self._shape_env, sizes)
+        return TypeBinder(scope, facts, compiled.target.arch, compiled.program.dtype_sets)
+
+    def _computed(self, entry: BodyForm, slots: list[Any], binder: TypeBinder) -> bool:
+        for slot, operand in entry.path.constants:
+            if isinstance(operand, ir.Computed) and slots[slot] is not UNSET:
+                wanted = evaluate(
+                    operand.expr, binder.scope, binder.facts, self._compiled.functions
+                )
+                found = scalar_value(slots[slot])
+                if values_equal(wanted, found, binder.facts) is not Truth.TRUE:
+                    return False
+        return True
+
+    def _holds(self, form: ir.Form, binder: TypeBinder) -> bool:
+        functions = self._compiled.functions
+        return all(
+            truth(c.expr, binder.scope, binder.facts, functions).truth is Truth.TRUE
+            for c in form.where
+        )
+
+
+def values_equal(wanted: Any, found: Any, facts: Facts) -> Truth:
+    verdict = equal(wanted, found, facts)
+    return verdict if isinstance(verdict, Truth) else Truth.UNKNOWN
+
+
+def _tensor(item: Any) -> torch.Tensor | None:
+    if not isinstance(item, (fx.Node, Version)):
+        return None
+    value = item.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _bind_params(
+    params: Sequence[ir.Param], given: Mapping[str, Any], binder: TypeBinder
+) -> Problem | None:
+    for param in params:
+        if not isinstance(param.type, ir.TensorType) or param.name not in given:
+            continue
+        tensor = _tensor(given[param.name])
+        if tensor is None:
+            if not param.type.optional:
+                return Problem("structure", f"{param.name} is not a tensor")
+            binder.scope[param.name] = None
+            continue
+        problem = binder.tensor(param.name, param.type, tensor)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _bind_values(entry: BodyForm, calls: list[Recognised], binder: TypeBinder) -> Problem | None:
+    """Views and results: the places where sizes are part of what is computed."""
+    types = dict(entry.form.types)
+    for place, index in enumerate(entry.path.order):
+        call = entry.form.body[index]
+        for result, name in enumerate(call.results):
+            declared = types.get(name) if name is not None else None
+            nodes = calls[place].results.get(result)
+            if name is None or not nodes or not isinstance(declared, ir.TensorType):
+                continue
+            is_result = name in entry.form.results
+            tensor = _tensor(nodes[0]) if is_result or call.op == "prim.view" else None
+            if tensor is None:
+                continue
+            problem = binder.dims(name, declared.dims, shape_of(tensor))
+            if problem is None and is_result:
+                problem = binder.dtype(name, declared.dtype, tensor.dtype)
+            if problem is not None:
+                return problem
+    return None
