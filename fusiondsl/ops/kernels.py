@@ -57,7 +57,7 @@ def find_kernel(decl: OpDecl, impl: Impl, scope: Scope) -> Kernel | str:
 
 def forget_kernels() -> None:
     """Looks every kernel up again, after packages have been installed or replaced."""
-    _locate.cache_clear()
+    _imported.cache_clear()
     _facts.cache_clear()
 
 
@@ -94,12 +94,16 @@ def _when(expr: Expr, scope: Scope) -> bool | None:
         return False
 
 
-@cache
 def _locate(location: str) -> tuple[Callable[..., Any] | None, str]:
     if location.startswith(_TORCH):
+        # Not remembered: the library that defines it may be imported later.
         name, _, overload = location.removeprefix(_TORCH).partition(".")
-        op = torch_overload(name, overload)
-        return op, "no library has defined this torch op"
+        return torch_overload(name, overload), "no library has defined this torch op"
+    return _imported(location)
+
+
+@cache
+def _imported(location: str) -> tuple[Callable[..., Any] | None, str]:
     module, _, path = location.partition(":")
     try:
         found: Any = importlib.import_module(module)

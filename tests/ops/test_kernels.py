@@ -168,3 +168,15 @@ def test_dtype_arguments_and_lists() -> None:
     assert torch.equal(
         function(torch.ones(2, 2), torch.float64, [1]), torch.full((2,), 2.0).double()
     )
+
+
+def test_a_torch_op_defined_after_the_first_call_is_found() -> None:
+    name = f"late_{id(object())}"
+    decl = op([X], [Y], impls=[impl(f"torch:fusiondsl_late_test::{name}", "x")])
+    function = registered(decl)
+    with pytest.raises(ops.MissingKernelError, match="no library has defined"):
+        function(torch.ones(2, 3))
+    library = torch.library.Library("fusiondsl_late_test", "FRAGMENT")
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, torch.neg, "CPU")
+    assert torch.equal(function(torch.ones(2, 3)), -torch.ones(2, 3))

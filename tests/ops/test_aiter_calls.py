@@ -1,0 +1,178 @@
+"""The `impl` clauses of the AITER ops, against functions with AITER's signatures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import fusiondsl
+from fusiondsl import ops
+from fusiondsl.ops import kernels
+from fusiondsl.ops.context import Context
+from fusiondsl.ops.dispatch import SWITCH
+from fusiondsl.ops.references import fp8, mx
+from fusiondsl.target import Target
+from fusiondsl.verify import numerics
+from fusiondsl.verify.samples import sample_inputs
+
+PROGRAM = fusiondsl.load(Path(__file__).parent.parent.parent / "patterns").program
+CONTEXT = Context.of(PROGRAM)
+
+
+def normed(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    wide = x.float()
+    return wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
+
+
+def act_mul_and_mxfp4_quant(
+    x: torch.Tensor,
+    activation: str,
+    scaling_mode: str = "even",
+    shuffle: bool = False,
+    scale_shuffle_padding: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    assert activation == "silu"
+    assert not shuffle
+    a, b = x.float().chunk(2, -1)
+    return mx.mxfp4_quant(torch.nn.functional.silu(a) * b, scaling_mode)
+
+
+def fused_rms_mxfp4_quant(
+    x1: torch.Tensor,
+    x1_weight: torch.Tensor,
+    x1_epsilon: float,
+    x2: torch.Tensor | None = None,
+    x2_weight: torch.Tensor | None = None,
+    x2_epsilon: float = 0.0,
+    res1: torch.Tensor | None = None,
+    shuffle: bool = False,
+    scale_shuffle_padding: bool = False,
+    output_unquantized_inp1: bool = False,
+    inargs: str = "auto",
+) -> Any:
+    assert res1 is not None
+    h = x1.float() + res1.float()
+    return mx.mxfp4_quant(normed(h, x1_weight, x1_epsilon), "even"), None, None, h.to(x1.dtype)
+
+
+def rmsnorm2d_fwd_with_dynamicquant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    yscale: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    use_model_sensitive_rmsnorm: int = 0,
+    group_size: int = 0,
+    shuffle_scale: bool = False,
+) -> None:
+    q, scale = fp8.per_token_quant(normed(input, weight, epsilon), out.dtype)
+    out.copy_(q)
+    yscale.copy_(scale)
+
+
+def rmsnorm2d_fwd_with_add_dynamicquant(
+    out: torch.Tensor,
+    input: torch.Tensor,
+    residual_in: torch.Tensor,
+    residual_out: torch.Tensor,
+    yscale: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    use_model_sensitive_rmsnorm: int = 0,
+    group_size: int = 0,
+    shuffle_scale: bool = False,
+) -> None:
+    h = input.float() + residual_in.float()
+    residual_out.copy_(h)
+    q, scale = fp8.per_token_quant(normed(h, weight, epsilon), out.dtype)
+    out.copy_(q)
+    yscale.copy_(scale)
+
+
+def fused_rms_fp8_group_quant(
+    inp1: torch.Tensor,
+    inp1_weight: torch.Tensor,
+    inp1_epsilon: float,
+    inp2: torch.Tensor | None = None,
+    inp2_weight: torch.Tensor | None = None,
+    inp2_epsilon: float | None = None,
+    group_size: int = 128,
+    dtype_quant: torch.dtype = torch.float8_e4m3fnuz,
+    res1: torch.Tensor | None = None,
+    output_unquantized_inp1: bool = False,
+    transpose_scale: bool = False,
+    is_x_scale_strided: bool = False,
+) -> Any:
+    h = inp1.float() if res1 is None else inp1.float() + res1.float()
+    quantised = fp8.group_quant(normed(h, inp1_weight, inp1_epsilon), group_size, dtype_quant)
+    return quantised, None, None, None if res1 is None else h.to(inp1.dtype)
+
+
+MODULES: dict[str, tuple[Callable[..., Any], ...]] = {
+    "aiter.ops.triton.activation": (act_mul_and_mxfp4_quant,),
+    "aiter.ops.triton.quant.fused_mxfp4_quant": (fused_rms_mxfp4_quant,),
+    "aiter.ops.rmsnorm": (rmsnorm2d_fwd_with_dynamicquant, rmsnorm2d_fwd_with_add_dynamicquant),
+    "aiter.ops.triton.quant.fused_fp8_quant": (fused_rms_fp8_group_quant,),
+}
+
+
+@pytest.fixture
+def _aiter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An `aiter` package with those functions on a machine that calls itself gfx950."""
+    for name, functions in MODULES.items():
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            path = ".".join(parts[:end])
+            if path not in sys.modules:
+                monkeypatch.setitem(sys.modules, path, ModuleType(path))
+        for function in functions:
+            setattr(sys.modules[name], function.__name__, function)
+    kernels.forget_kernels()
+    facts = {**Target(arch="gfx950").known(), "env.aiter": True, "env.vllm": False}
+    monkeypatch.setattr(kernels, "_facts", lambda: facts)
+    yield
+    monkeypatch.undo()
+    kernels.forget_kernels()
+
+
+def uses_aiter(name: str) -> bool:
+    return any(impl.location.startswith("aiter") for impl in PROGRAM.ops[name].impls)
+
+
+DIRECT = [name for name in PROGRAM.ops if uses_aiter(name)]
+
+
+def test_each_function_is_tried() -> None:
+    called = {
+        i.location for d in PROGRAM.ops.values() for i in d.impls if i.location[:5] == "aiter"
+    }
+    known = {f"{module}:{f.__name__}" for module, fs in MODULES.items() for f in fs}
+    assert called == known
+
+
+@pytest.mark.usefixtures("_aiter")
+@pytest.mark.parametrize("name", DIRECT)
+def test_the_kernel_gets_its_arguments_and_its_results_their_names(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decl = PROGRAM.ops[name]
+    ops.register(PROGRAM)
+    function = ops.overload(decl)
+    assert function is not None
+    args = sample_inputs(decl, CONTEXT).positional(decl)
+    monkeypatch.delenv(SWITCH, raising=False)
+    from_kernel = function(*args)
+    monkeypatch.setattr(kernels, "_locate", lambda location: (None, "taken away"))
+    with ops.reference_ops():
+        from_reference = function(*args)
+    for result, one, other in zip(decl.results, from_kernel, from_reference, strict=True):
+        assert one.dtype == other.dtype, result.name
+        assert one.stride() == other.stride(), result.name
+        found = numerics.compare(one, other)
+        assert found.flip_rate < 0.01, (result.name, found)
