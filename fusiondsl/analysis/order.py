@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
+from fusiondsl.analysis.chains import check_chains
 from fusiondsl.analysis.overlap import Candidate, demands_of, prefer, shadows
 from fusiondsl.analysis.source import Source, contains, replacement_text, source_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
@@ -56,12 +57,14 @@ class _Arrangement:
             self._later[item.first].add(item.second)
         self._edges: dict[str, set[str]] = defaultdict(set)
         self._undecided = 0
+        self._sizes: dict[str, int] = {}
 
     def run(self) -> tuple[Rule, ...]:
         groups: dict[str, list[Source]] = defaultdict(list)
         for rule in self.rules.values():
             source = source_of(rule)
             groups[source.skeleton].append(source)
+        check_chains((s for members in groups.values() for s in members), self.diagnostics)
         ordered = list(groups.values())
         for number, members in enumerate(ordered):
             self._frame(number, members)
@@ -178,10 +181,24 @@ class _Arrangement:
             names.extend(sorted(self.rules.keys() - done))
         return names
 
-    def _key(self, name: str) -> tuple[int, int, int, str]:
+    def _key(self, name: str) -> tuple[int, int, int, int, str]:
         """Larger and more special rules first, then by name; other nodes as early as possible."""
         rule = self.rules.get(name)
-        return (-1_000_000, 0, 0, name) if rule is None else _speciality(rule)
+        if rule is None:
+            return -1_000_000, 0, 0, 0, name
+        calls, results, conditions, _ = _speciality(rule)
+        size = sum(self._spelled(call.op) for call in rule.match)
+        return calls, -size, results, conditions, name
+
+    def _spelled(self, op: str) -> int:
+        """How many calls the longest spelling of an op has: an add and a norm beat a norm."""
+        known = self._sizes.get(op)
+        if known is None:
+            self._sizes[op] = 1
+            forms = self.ops[op].forms if op in self.ops else ()
+            bodies = [sum(self._spelled(call.op) for call in form.body) for form in forms]
+            known = self._sizes[op] = max(bodies, default=1)
+        return known
 
     def _cycle(self, left: set[str]) -> None:
         """Follows what waits for each other until a node comes again."""

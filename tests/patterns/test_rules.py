@@ -41,6 +41,11 @@ def compiled(arch: str = "gfx950", tp_size: int = 8, new_aiter: bool = True) -> 
     return rule_set.compile(target)
 
 
+@pytest.fixture(autouse=True)
+def _ops() -> None:
+    compiled()  # registers what the spellings call
+
+
 def apply(captured: Captured, tokens: range = range(1, 8193), **target: Any) -> Report:
     report: Report = compiled(**target).apply(captured.gm, tokens=tokens)
     captured.gm.graph.lint()

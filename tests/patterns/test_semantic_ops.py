@@ -27,6 +27,11 @@ def rules() -> Any:
     return rule_set.compile(fusiondsl.Target(arch="gfx950", tp_size=2, tp_group=s.GROUP))
 
 
+@pytest.fixture(autouse=True)
+def _ops() -> None:
+    rules()  # registers what the spellings call
+
+
 def activations(tokens: int, *shape: int, dtype: torch.dtype) -> torch.Tensor:
     generator = torch.Generator().manual_seed(tokens)
     return torch.randn(tokens, *shape, generator=generator).to(dtype)
@@ -55,7 +60,7 @@ def check(
     probe(dynamic, op, form)
     for tokens in TOKENS:
         compare(dynamic.run(make(tokens), tokens), flat(function(*make(tokens))))
-    single = capture(function, *make(1), **({"dynamic": False} if capture is post_grad else {}))
+    single = capture(function, *make(1), dynamic=False)
     probe(single, op, form)
     compare(single.run(make(1), 1), flat(function(*make(1))))
 
@@ -85,7 +90,7 @@ NORMS = [
     (s.norm_x_times_x, "torch"),
     (s.norm_ir_native, "torch"),
     (s.norm_gpt_oss, "torch_late_round"),
-    (s.norm_weight_upcast, "torch_late_round_cast"),
+    (s.norm_weight_upcast, "torch_cast_weight"),
     (s.norm_functional, "torch_late_round"),
 ]
 """What stands in a bf16 graph. In f32 no rounding is left, and all torch spellings are one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,13 @@ from torch import fx
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 
 
 @dataclass
@@ -69,21 +75,24 @@ def post_grad(
     Dimension 0 of activations (arguments of more than one dimension that share the size of the
     first) is symbolic with `dynamic`. `functionalized` picks auto_functionalized v1 or v2.
     """
-    names = list(inspect.signature(function).parameters)
     order: list[int | None] = []
     catch = _Catch()
+    rows = args[0].shape[0]
+    shared = [i for i, a in enumerate(args) if dynamic and a.dim() > 1 and a.shape[0] == rows]
+
+    def related(*tensors: torch.Tensor) -> Any:
+        for i in shared:  # one symbol for all of them
+            torch._check(tensors[i].shape[0] == tensors[0].shape[0])
+        return function(*tensors)
 
     def backend(gm: fx.GraphModule, inputs: list[Any]) -> Any:
-        for node in gm.graph.nodes:
-            if node.op == "placeholder":
-                order.append(_argument(node, names))
+        order.extend(_argument(n) for n in gm.graph.nodes if n.op == "placeholder")
         return compile_fx(gm, inputs)
 
     torch._dynamo.reset()
     fresh = [a.clone() for a in args]
-    for tensor in fresh:
-        if dynamic and tensor.dim() > 1 and tensor.shape[0] == args[0].shape[0]:
-            torch._dynamo.mark_dynamic(tensor, 0)
+    for i in shared:
+        torch._dynamo.mark_dynamic(fresh[i], 0)
     settings = {
         "post_grad_custom_post_pass": catch,
         "force_disable_caches": True,
@@ -91,7 +100,7 @@ def post_grad(
     }
     with config.patch(settings), torch.no_grad():
         try:
-            torch.compile(function, backend=backend, fullgraph=True)(*fresh)
+            torch.compile(related, backend=backend, fullgraph=True)(*fresh)
         except Exception:
             if catch.gm is None:
                 raise
@@ -99,14 +108,21 @@ def post_grad(
     return Captured(catch.gm, tuple(order))
 
 
-def _argument(node: fx.Node, names: list[str]) -> int | None:
-    """Dynamo names its inputs after the arguments: `L_x_` is `x`."""
-    name = str(node.target).removeprefix("L_").removesuffix("_").lower()
-    lowered = [n.lower() for n in names]
-    return lowered.index(name) if name in lowered else None
+def _argument(node: fx.Node) -> int | None:
+    """Dynamo names the inputs of `related` `L_tensors_0_`, ...; a size has another name."""
+    found = re.fullmatch(r"L_tensors_(\d+)_", str(node.target))
+    return int(found[1]) if found else None
 
 
-def traced(function: Callable[..., Any], *args: torch.Tensor, mode: str = "symbolic") -> Captured:
+def traced(function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = True) -> Captured:
     """A `make_fx` trace: sizes are read from the inputs, mutation stays as it is written."""
-    gm = make_fx(function, tracing_mode=mode)(*(a.clone() for a in args))
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    fakes = []
+    for tensor in args:
+        first = DimDynamic.DUCK if dynamic and tensor.dim() > 1 else DimDynamic.STATIC
+        sizes = [first, *[DimDynamic.STATIC] * (tensor.dim() - 1)][: tensor.dim()]
+        context = StatelessSymbolicContext(dynamic_sizes=sizes)
+        fakes.append(mode.from_tensor(tensor.clone(), symbolic_context=context))
+    with mode:
+        gm = make_fx(function, tracing_mode="real")(*fakes)
     return Captured(gm, tuple(range(len(args))))
