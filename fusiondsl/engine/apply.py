@@ -19,7 +19,7 @@ from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import find_place
 from fusiondsl.engine.recognise import Recognised, Recogniser
-from fusiondsl.engine.report import Fired, Ineligible, Refusal, RefusalKind, Report
+from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
 from fusiondsl.engine.site import Site, assemble, form_names
 from fusiondsl.engine.sizes import Sizes
 from fusiondsl.engine.typecheck import Problem, scalar_value
@@ -61,7 +61,7 @@ def apply(
     return Report(
         tuple(run.fired),
         tuple(run.refusals()),
-        tuple(Ineligible(rule, reason) for rule, reason in compiled.ineligible),
+        compiled.ineligible,
         before,
         len(graph.nodes),
     )

@@ -15,6 +15,7 @@ from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.pattern import Path, sinks, walk
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.recognise import Forms
+from fusiondsl.engine.report import Ineligible
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.target import ENV_FACTS, Target
 
@@ -78,10 +79,12 @@ class Compiled:
     bindings: Bindings
     forms: Forms
     rules: tuple[CompiledRule, ...]
-    ineligible: tuple[tuple[str, str], ...]
+    ineligible: tuple[Ineligible, ...]
     functions: Mapping[str, Function]
     constants: Mapping[str, Any]
     """Values of `env.*`, `model.*`, `let`s and dtype sets."""
+    dtypes: Mapping[str, torch.dtype]
+    """Every dtype name, `fp8` as the flavour of the target."""
 
 
 def compile_program(program: ir.Program, target: Target) -> Compiled:
@@ -106,7 +109,8 @@ class _Compiler:
     def __init__(self, program: ir.Program, target: Target) -> None:
         self.program = program
         self.target = target
-        self.bindings = Bindings(program, dtype_table(target.arch))
+        self.dtypes = dtype_table(target.arch)
+        self.bindings = Bindings(program, self.dtypes)
         self.forms = Forms(program, self.bindings)
         self.constants = _constants(program, target)
         self.functions: dict[str, Function] = {
@@ -118,12 +122,12 @@ class _Compiler:
 
     def compile(self) -> Compiled:
         rules: list[CompiledRule] = []
-        ineligible: list[tuple[str, str]] = []
+        ineligible: list[Ineligible] = []
         strata = _strata(self.program.rules)
         for rule in self.program.rules:
             outcome = self._rule(rule, strata[rule.name])
-            if isinstance(outcome, str):
-                ineligible.append((rule.name, outcome))
+            if isinstance(outcome, Ineligible):
+                ineligible.append(outcome)
             else:
                 rules.append(outcome)
         return Compiled(
@@ -135,25 +139,29 @@ class _Compiler:
             tuple(ineligible),
             self.functions,
             self.constants,
+            self.dtypes,
         )
 
-    def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | str:
+    def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | Ineligible:
         """The compiled rule, or why it cannot fire here."""
-        refused = self._decide(rule.where) or self._unavailable(rule)
+        refused = self._decide(rule.where)
         if refused is not None:
-            return refused
+            return Ineligible(rule.name, refused[1], refused[0])
+        unavailable = self._unavailable(rule)
+        if unavailable is not None:
+            return Ineligible(rule.name, unavailable)
         recipe = build_recipe(rule, self.program, self.bindings)
         if isinstance(recipe, str):
-            return recipe
+            return Ineligible(rule.name, recipe)
         tensors = frozenset(p.name for p in rule.params if isinstance(p.type, ir.TensorType))
         path = _best_path(rule, self.program, tensors, self.forms)
         if path is None:
-            return "the source is not connected: no call reaches all others"
+            return Ineligible(rule.name, "the source is not connected: no call reaches all others")
         return self._assemble(rule, path, recipe, stratum)
 
     def _assemble(
         self, rule: ir.Rule, path: Path, recipe: Recipe, stratum: int
-    ) -> CompiledRule | str:
+    ) -> CompiledRule | Ineligible:
         places = {index: place for place, index in enumerate(path.order)}
         produced = {
             name: (places[i], r)
@@ -164,7 +172,8 @@ class _Compiler:
         admitted = self._admitted(rule, places)
         empty = [rule.match[path.order[p]].op for p, forms in admitted.items() if not forms]
         if empty:
-            return f"no form of {empty[0]} is within the differences the rule allows"
+            reason = f"no form of {empty[0]} is within the differences the rule allows"
+            return Ineligible(rule.name, reason)
         literals = {slot for slot, _ in self.forms.literals(path)}
         return CompiledRule(
             rule,
@@ -196,14 +205,14 @@ class _Compiler:
             },
         )
 
-    def _decide(self, conditions: Iterable[ir.Condition]) -> str | None:
-        """The first condition on the target alone that does not hold."""
+    def _decide(self, conditions: Iterable[ir.Condition]) -> tuple[str | None, str] | None:
+        """Label and reason of the first condition on the target alone that does not hold."""
         for condition in conditions:
             if not _is_static(condition, self.constants):
                 continue
             verdict = truth(condition.expr, self.constants, NO_FACTS, self.functions)
             if verdict.truth is not Truth.TRUE:
-                return verdict.reason
+                return condition.label, verdict.reason
         return None
 
     def _unavailable(self, rule: ir.Rule) -> str | None:
@@ -213,7 +222,7 @@ class _Compiler:
                 continue
             refused = self._decide(decl.available)
             if refused is not None:
-                return f"{decl.name} is not available: {refused}"
+                return f"{decl.name} is not available: {refused[1]}"
         return None
 
     def _admitted(

@@ -243,9 +243,7 @@ def buffer_shape(
 def buffer_dtype(
     compiled: Compiled, declared: ir.TensorType, scope: Mapping[str, Any]
 ) -> torch.dtype:
-    from fusiondsl.engine.compile import dtype_table
-
-    table = dtype_table(compiled.target.arch)
+    table = compiled.dtypes
     if declared.dtype in table:
         return table[declared.dtype]
     bound = scope.get(declared.dtype)

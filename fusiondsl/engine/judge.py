@@ -15,7 +15,7 @@ from torch import fx
 
 from fusiondsl import ir
 from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, truth
-from fusiondsl.engine.compile import Compiled, dtype_table
+from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
@@ -55,7 +55,6 @@ class Judge:
         self._fake_mode = fake_mode
         self._sizes = sizes
         self._tokens = tokens
-        self._dtypes = dtype_table(compiled.target.arch)
         self._verdicts: dict[Any, Verdict] = {}
         self._signatures: dict[int, tuple[Any, Any]] = {}
 
@@ -211,7 +210,7 @@ class Judge:
 
     def _dry_run(self, site: Site, scope: Mapping[str, Any], facts: Facts) -> Verdict:
         operands = Operands(
-            self._compiled.bindings, scope, facts, self._compiled.functions, self._dtypes
+            self._compiled.bindings, scope, facts, self._compiled.functions, self._compiled.dtypes
         )
         inputs = {n: v for n, node in site.inputs() if (v := tensor_of(node)) is not None}
         kept = {}

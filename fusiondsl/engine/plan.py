@@ -10,7 +10,7 @@ from fusiondsl.engine.compile import Compiled, CompiledRule, PlanRow
 
 def plan_rows(compiled: Compiled) -> list[PlanRow]:
     ready = {rule.name: rule for rule in compiled.rules}
-    refused = dict(compiled.ineligible)
+    refused = {item.rule: item.message for item in compiled.ineligible}
     rows: list[PlanRow] = []
     for rule in compiled.program.rules:
         one = ready.get(rule.name)

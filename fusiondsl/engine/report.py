@@ -61,6 +61,7 @@ class Ineligible:
 
     rule: str
     message: str
+    label: str | None = None
 
 
 @dataclass(frozen=True)
