@@ -44,8 +44,7 @@ class DTypes:
         members = self._set_members(name)
         if members is not None:
             return frozenset(members)
-        found = self._allowed.get(name)
-        return found
+        return self._allowed.get(name)
 
     def same(self, a: str, b: str) -> bool | None:
         """Equal, different, or not known."""

@@ -266,6 +266,13 @@ def contains(outer: Source, inner: Source) -> bool:
     return _embed(inner.calls, 0, outer.calls, {}, frozenset())
 
 
+def contains_calls(outer: tuple[Call, ...], inner: tuple[Call, ...]) -> bool:
+    """The same for bodies; scalars are not compared."""
+    if Counter(call.op for call in inner) - Counter(call.op for call in outer):
+        return False
+    return _embed(inner, 0, outer, {}, frozenset())
+
+
 def _embed(
     inner: tuple[Call, ...],
     position: int,

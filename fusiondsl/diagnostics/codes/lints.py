@@ -4,4 +4,81 @@ from __future__ import annotations
 
 from fusiondsl.diagnostics.codes.info import CodeInfo
 
-CODES: dict[str, CodeInfo] = {}
+CODES: dict[str, CodeInfo] = {
+    "FD301": CodeInfo(
+        "a dtype is not constrained as the target needs it",
+        "Kernels read memory in the dtype they were written for. A rule that binds, say, an f32 "
+        "weight and passes it to a kernel for bf16 weights produces garbage, so equality has to "
+        "be stated: one dtype variable for both, or a condition.",
+    ),
+    "FD302": CodeInfo(
+        "a result changes its dtype",
+        "What is replaced must have the dtype it had: its users were compiled for it.",
+    ),
+    "FD303": CodeInfo(
+        "an argument has the wrong layout",
+        "The parameter declares strides that the value does not have.",
+    ),
+    "FD304": CodeInfo(
+        "a result changes its FP8 flavour",
+        "The codes of f8e4m3fn and f8e4m3fnuz mean different numbers.",
+    ),
+    "FD305": CodeInfo(
+        "a result changes its shape",
+        "What is replaced must have the shape it had, for all sizes that the rule fits.",
+    ),
+    "FD306": CodeInfo(
+        "a result changes its layout",
+        "Kernels that take pointers rely on strides. `allow { relayout: value }` permits others.",
+    ),
+    "FD307": CodeInfo(
+        "uninitialised memory is read",
+        "`empty` gives whatever was in memory. A kernel that always adds its residual needs zeros.",
+    ),
+    "FD308": CodeInfo(
+        "an attribute of the source is lost",
+        "A scale mode, an epsilon or a group size that the target never hears of changes results "
+        "silently. Pass it on, constrain it in `where`, or match one value of it.",
+    ),
+    "FD309": CodeInfo(
+        "an input of the source is lost",
+        "The new code does not depend on a tensor that the source depends on.",
+    ),
+    "FD310": CodeInfo(
+        "a parameter that nothing binds",
+        "Parameters of a rule are bound by their place in `match`.",
+    ),
+    "FD311": CodeInfo(
+        "an overwritten value is still needed",
+        "The call writes into an argument that something else reads. Use its result instead.",
+    ),
+    "FD312": CodeInfo(
+        "a matched value is not used",
+        "A value that neither side uses must have no other users in a graph, which is rarely "
+        "meant.",
+    ),
+    "FD313": CodeInfo(
+        "never used",
+        "A parameter that the meaning of an op does not mention, or a `let` that nothing uses, is "
+        "usually a mistake.",
+    ),
+    "FD314": CodeInfo(
+        "a source in parts",
+        "The parts of a source have to share a value; unconnected ones would match any pair of "
+        "places in a graph.",
+    ),
+    "FD315": CodeInfo(
+        "a difference is not allowed",
+        "The target computes something slightly else than the source, as its `differs` or the "
+        "`~` in its meaning says. The rule has to allow it by name.",
+    ),
+    "FD316": CodeInfo(
+        "a rule for no target",
+        "The conditions of the rule and the availability of the ops it uses never hold together.",
+    ),
+    "FD317": CodeInfo(
+        "an op without a meaning",
+        "`means` says what an op computes; without it there is no reference, no proof and no "
+        "numeric check. `means axiom` points to a reference in Python.",
+    ),
+}
