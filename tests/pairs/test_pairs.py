@@ -1,0 +1,96 @@
+"""Graphs before and after vLLM's own AITER passes: our rules compute the same with the same ops."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+import fusiondsl
+from fusiondsl import CompiledRules, Target
+from fusiondsl.graphs import ReadGraph, read
+from fusiondsl.resources import patterns_root
+from tests.pairs.values import Values
+
+CASES = Path(__file__).parent.parent / "cases" / "pairs"
+INDEX: dict[str, Any] = json.loads((CASES / "index.json").read_text())
+PAIRS: dict[str, dict[str, Any]] = {row["stem"]: row for row in INDEX["pairs"]}
+
+
+@cache
+def rules(arch: str) -> CompiledRules:
+    target = Target(
+        arch=arch, tp_size=INDEX["tp_size"], tp_group=INDEX["tp_group"], facts=INDEX["facts"]
+    )
+    return fusiondsl.load(patterns_root()).compile(target)
+
+
+def graph(name: str, arch: str) -> ReadGraph:
+    (only,) = read(CASES / name, program=rules(arch).program, device=INDEX["device"])
+    return only
+
+
+def rewritten(stem: str) -> tuple[ReadGraph, fusiondsl.Report]:
+    row = PAIRS[stem]
+    before = graph(f"{stem}.before.txt", row["arch"])
+    first, last = INDEX["tokens"]
+    report = rules(row["arch"]).apply(before.gm, tokens=range(first, last + 1))
+    return before, report
+
+
+def outputs(gm: fx.GraphModule) -> list[torch.Tensor]:
+    (result,) = gm.graph.output_node().args
+    return [item.meta["val"] for item in result]  # type: ignore[union-attr]
+
+
+def form(value: torch.Tensor) -> tuple[object, ...]:
+    return str(tuple(value.shape)), str(value.stride()), value.dtype, value.device
+
+
+@pytest.mark.parametrize("stem", sorted(PAIRS), ids=lambda stem: stem.partition("__")[2])
+def test_same_values_by_the_same_fused_op(stem: str) -> None:
+    row = PAIRS[stem]
+    ours, report = rewritten(stem)
+    assert report.counts == row["rules"], str(report)
+    if "refused" in row:
+        assert row["refused"] in {refusal.kind.value for refusal in report.refused}
+    ours.gm.graph.lint()
+    assert not ours.symbols.shape_env.guards
+    expected = graph(row["expected"], row["arch"])
+    program = rules(row["arch"]).program
+    values = [Values(program, INDEX["defaults"]).outputs(g.gm.graph) for g in (ours, expected)]
+    assert values[0] == values[1]
+    assert [form(v) for v in outputs(ours.gm)] == [form(v) for v in outputs(expected.gm)]
+
+
+@pytest.mark.parametrize("stem", sorted(PAIRS), ids=lambda stem: stem.partition("__")[2])
+def test_a_second_application_changes_nothing(stem: str) -> None:
+    ours, _ = rewritten(stem)
+    code = ours.gm.code
+    first, last = INDEX["tokens"]
+    again = rules(PAIRS[stem]["arch"]).apply(ours.gm, tokens=range(first, last + 1))
+    assert not again.fired
+    assert ours.gm.code == code
+
+
+def test_every_difference_is_listed() -> None:
+    for row in PAIRS.values():
+        same_result = row["vllm"] == "rewrites" and row["expected"].endswith(".after.txt")
+        assert same_result or row["difference"], row["stem"]
+    kinds = {row["vllm"] for row in PAIRS.values()}
+    assert kinds == {"rewrites", "leaves", "raises"}
+
+
+def test_no_more_fused_ops_than_vllm() -> None:
+    """Two equal quants of one norm are one fused op, and never more than vLLM has."""
+    for stem, row in PAIRS.items():
+        if row["vllm"] != "rewrites":
+            continue
+        ours, _ = rewritten(stem)
+        theirs = graph(row["expected"], row["arch"])
+        assert len(ours.gm.graph.nodes) <= len(theirs.gm.graph.nodes), stem
