@@ -341,7 +341,10 @@ class Recogniser:
             if op.startswith("prim."):
                 targets.update(dict.fromkeys(PRIMITIVE_TARGETS.get(op, ())))
             else:
-                targets.update(dict.fromkeys(self._view.targets_by_name.get(op, ())))
+                targets.update(dict.fromkeys(self._targets(op)))
+                inner = self._forms.tries.get((op, 0))
+                if inner is not None and inner is not trie:
+                    targets.update(dict.fromkeys(self._entries(inner)))
             if op in ("prim.cast", "prim.view"):
                 for _, node in children:
                     pending.extend(i for b in node.branches[:1] for i in b.by_op.items())
