@@ -86,14 +86,34 @@ def _located(path: str | Path) -> Path:
     return Path(path)
 
 
+_ABSENT = frozenset({"FD110", "FD112", "FD114", "FD117", "FD118"})
+"""What is said about names that are not known."""
+
+
 def _analyse(loader: Loader, diagnostics: Diagnostics) -> Program:
-    return analyse(loader.finish(), diagnostics)
+    modules = loader.finish()
+    if not diagnostics.has_errors:
+        return analyse(modules, diagnostics)
+    # Items that could not be read may define what seems to be missing.
+    further = Diagnostics()
+    program = analyse(modules, further)
+    diagnostics.extend(item for item in further if item.code not in _ABSENT)
+    return program
 
 
 def _finish(program: Program, diagnostics: Diagnostics) -> RuleSet:
     if diagnostics.has_errors:
-        raise FusionError(diagnostics, exit_code_of(diagnostics))
-    return RuleSet(program, tuple(diagnostics))
+        raise FusionError(in_text_order(diagnostics), exit_code_of(diagnostics))
+    return RuleSet(program, in_text_order(diagnostics))
+
+
+def in_text_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """By file and position, what belongs to no text first."""
+
+    def place(item: Diagnostic) -> tuple[str, int]:
+        return ("", -1) if item.span is None else (item.span.source.name, item.span.start)
+
+    return tuple(sorted(diagnostics, key=place))
 
 
 def exit_code_of(diagnostics: Diagnostics) -> int:

@@ -73,7 +73,7 @@ class Body:
         self.spans[name] = span
         if self.is_fresh(value):
             self._rename(value.name, name)
-        else:
+        elif name != value.name:
             self.aliases[name] = value.name
 
     def _rename(self, old: str, new: str) -> None:

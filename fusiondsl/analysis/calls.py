@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import Kind, kind_of_value, scalar_kind
 from fusiondsl.analysis.signature import describe
 from fusiondsl.analysis.unify import Mismatch, Unifier
@@ -14,7 +15,6 @@ from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.expr import Call, DType, Expr
-from fusiondsl.dims.render import render
 from fusiondsl.ir.program import (
     Anything,
     Const,
@@ -96,7 +96,7 @@ class CallLowering:
             else:
                 written[keyword.name] = keyword.value
         missing = [p.name for p in params if p.name not in written and p.default is None]
-        if missing:
+        if missing and fine:
             names = ", ".join(f"`{name}`" for name in missing)
             self.low.diagnostics.error(
                 "FD202", f"`{decl.name}` needs {names}", expr.span, labels=_declared(decl)
@@ -189,13 +189,13 @@ class CallLowering:
             return Const(None)
         if not isinstance(value, TensorValue):
             found = value.kind.value if isinstance(value, ScalarValue) else "a list"
-            self._wrong(param, decl, f"`{render(expr)}` is {found}, not a tensor", expr.span)
+            self._wrong(param, decl, f"`{show(expr)}` is {found}, not a tensor", expr.span)
             return None
         if value.type is None:
             return None
         if value.type.optional and not kind.optional and not self._present(value, decl, expr):
             return None
-        what = f"`{render(expr)}`"
+        what = f"`{show(expr)}`"
         problem = unifier.tensor(kind, value.type, what) or self._layout(kind, value.type, what)
         if problem is not None:
             self._report(problem, expr.span, decl)
@@ -224,7 +224,7 @@ class CallLowering:
         if isinstance(value, ListValue):
             return self._fit_list(param, kind, value, expr, decl)
         if isinstance(value, TensorValue):
-            message = f"`{render(expr)}` is a tensor, not {_article(kind)}"
+            message = f"`{show(expr)}` is a tensor, not {_article(kind)}"
             self._wrong(param, decl, message, expr.span)
             return None
         assert isinstance(value, ScalarValue)
@@ -234,7 +234,7 @@ class CallLowering:
         if wanted is Kind.FLOAT and value.kind is Kind.INT:
             return _as_float(value.operand)
         if value.kind is not wanted:
-            message = f"`{render(expr)}` is {value.kind.value}, not {_article(kind)}"
+            message = f"`{show(expr)}` is {value.kind.value}, not {_article(kind)}"
             self._wrong(param, decl, message, expr.span)
             return None
         return value.operand
@@ -243,7 +243,7 @@ class CallLowering:
         self, param: Param, kind: ScalarType, value: ListValue, expr: Expr, decl: OpDecl
     ) -> Operand | None:
         if not kind.is_list:
-            message = f"`{render(expr)}` is a list, not {_article(kind)}"
+            message = f"`{show(expr)}` is a list, not {_article(kind)}"
             self._wrong(param, decl, message, expr.span)
             return None
         item = ScalarType(kind.kind)

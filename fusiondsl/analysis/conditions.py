@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import (
     NUMBERS,
     Kind,
@@ -17,7 +18,6 @@ from fusiondsl.analysis.scope import Scope, is_fact
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Sequence, Spread, Unary
 from fusiondsl.dims.functions import BUILTINS
-from fusiondsl.dims.render import render
 from fusiondsl.target import ENV_FACTS
 
 UNKNOWN = Typed(Kind.UNKNOWN)
@@ -80,7 +80,7 @@ class ExprChecker:
             case Sequence():
                 return self._sequence(expr)
             case _:
-                self._error("FD221", f"`{render(expr)}` cannot stand in a condition or size", expr)
+                self._error("FD221", f"`{show(expr)}` cannot stand in a condition or size", expr)
                 return expr, UNKNOWN
 
     # --- names ---------------------------------------------------------------------------------
@@ -154,7 +154,13 @@ class ExprChecker:
         if b.kind is Kind.UNKNOWN:
             return
         if b.kind is not Kind.SET:
-            self._wrong_kind(b, expr.right, f"`{expr.op}` needs a set")
+            hint = f"a set of one is written `({show(expr.right)},)`"
+            self._error(
+                "FD220",
+                f"{_name_of(expr.right)} is {b.kind.value}, but `{expr.op}` needs a set",
+                expr.right,
+                help=hint if comparable(a.kind, b.kind) else None,
+            )
         elif b.member is not None and not comparable(a.kind, b.member):
             self._error(
                 "FD220",
@@ -191,7 +197,7 @@ class ExprChecker:
                 self._wrong_kind(typed, side, f"`{expr.op}` needs numbers")
                 return UNKNOWN
         if expr.op in ("/", "//", "%") and self._is_zero(checked.right):
-            self._error("FD214", f"`{render(expr)}` divides by zero", expr)
+            self._error("FD214", f"`{show(expr)}` divides by zero", expr)
             return UNKNOWN
         return INT if a.kind is b.kind is Kind.INT else Typed(Kind.FLOAT)
 
@@ -226,7 +232,7 @@ class ExprChecker:
                 self._wrong_kind(typed, arg, f"`{expr.func}` needs numbers")
                 return UNKNOWN
         if expr.func in _DIVIDING and self._is_zero(checked.args[1]):
-            self._error("FD214", f"`{render(expr)}` divides by zero", expr)
+            self._error("FD214", f"`{show(expr)}` divides by zero", expr)
             return UNKNOWN
         if expr.func == "is_pow2":
             return BOOL
@@ -277,8 +283,15 @@ class ExprChecker:
     def _wrong_kind(self, typed: Typed, expr: Expr, why: str) -> None:
         self._error("FD220", f"{_name_of(expr)} is {typed.kind.value}, but {why}", expr)
 
-    def _error(self, code: str, message: str, expr: Expr, notes: list[str] | None = None) -> None:
-        self.scope.diagnostics.error(code, message, expr.span, notes=notes or ())
+    def _error(
+        self,
+        code: str,
+        message: str,
+        expr: Expr,
+        notes: list[str] | None = None,
+        help: str | None = None,
+    ) -> None:
+        self.scope.diagnostics.error(code, message, expr.span, notes=notes or (), help=help)
 
 
 def table_kind(scope: Scope, value: Expr) -> Kind:
@@ -297,7 +310,7 @@ def _folded(expr: Unary) -> Expr:
 
 
 def _name_of(expr: Expr) -> str:
-    return f"`{render(expr)}`"
+    return f"`{show(expr)}`"
 
 
 def _plural(kind: Kind) -> str:

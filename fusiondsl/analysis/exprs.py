@@ -16,6 +16,7 @@ from fusiondsl.dims.expr import (
     Unary,
 )
 from fusiondsl.dims.names import children
+from fusiondsl.dims.render import render
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -69,6 +70,12 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
         return values.get(e.id) if isinstance(e, Name) else None
 
     return rewrite(expr, change) if values else expr
+
+
+def show(expr: Expr) -> str:
+    """The expression as it is written, or as the language would write it."""
+    written = expr.span.text if expr.span is not None else ""
+    return written if 0 < len(written) <= 60 and "\n" not in written else render(expr)
 
 
 def conjuncts(expr: Expr) -> Iterator[Expr]:

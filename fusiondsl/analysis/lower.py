@@ -10,13 +10,13 @@ from fusiondsl.analysis.calls import CallLowering
 from fusiondsl.analysis.conditions import FUNCTIONS as SCALAR_FUNCTIONS
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
-from fusiondsl.analysis.exprs import walk
+from fusiondsl.analysis.exprs import show, walk
 from fusiondsl.analysis.kinds import Kind
 from fusiondsl.analysis.prims import Primitives
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.signature import Signature, describe
 from fusiondsl.analysis.values import AnyValue, ListValue, ScalarValue, TensorValue, Value
-from fusiondsl.decl.dtypes import DTYPES, FP8
+from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.decl.primitives import FUNCTIONS
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
@@ -34,7 +34,6 @@ from fusiondsl.dims.expr import (
     Wildcard,
 )
 from fusiondsl.dims.expr import Sequence as ExprSequence
-from fusiondsl.dims.render import render
 from fusiondsl.ir.program import (
     Branch,
     Computed,
@@ -138,6 +137,7 @@ class Lowering:
                 self.scope.lets[name] = value.expr
                 self.bound[name] = value
             case None:
+                self.body.spans[name] = span
                 self.bound[name] = None
             case _:
                 self.error("FD221", f"`{name}` would be neither a tensor nor a scalar", span)
@@ -172,44 +172,51 @@ class Lowering:
         if isinstance(target.type, ast.ScalarType):
             self.error("FD221", f"`{target.name.name}` is a tensor", target.type.span)
             return value
+        known = set(self.scope.dims)
         wanted = Signature(self.scope).annotation(target.type)
         if wanted is None or value.type is None:
             return value
-        merged = self.agree(wanted, value.type, target.name.name, target.type.span)
+        new = frozenset(self.scope.dims - known)
+        merged = self.agree(wanted, value.type, target.name.name, target.type.span, new)
         if merged is not None and value.name in self.body.types:
             self.body.types[value.name] = merged
             return replace(value, type=merged)
         return value
 
     def agree(
-        self, wanted: TensorType, found: TensorType, name: str, span: Span | None
+        self,
+        wanted: TensorType,
+        found: TensorType,
+        name: str,
+        span: Span | None,
+        new: frozenset[str] = frozenset(),
     ) -> TensorType | None:
-        """Holds a declared type against the inferred one; the more exact of both, or an error."""
-        same = self.dtypes.same(wanted.dtype, found.dtype)
-        if same is None and (self.assume or self.means):
-            self.dtypes.assume_equal(wanted.dtype, found.dtype, learned=self.assume)
-            same = True
-        fits = len(wanted.dims) == len(found.dims) and same is True
+        """Holds a declared type against the inferred one; the more exact of both, or an error.
+
+        `new` names sizes that the declared type introduces.
+        """
+        fits = len(wanted.dims) == len(found.dims) and self._agree_dtype(wanted, found)
         if fits:
             pairs = zip(wanted.dims, found.dims, strict=True)
-            fits = all(self._agree_size(a, b) for a, b in pairs)
+            fits = all(self._agree_size(a, b, new) for a, b in pairs)
         if fits:
             return wanted
-        self.error(
-            "FD206",
-            f"`{name}` is {describe(found)}, not {describe(wanted)}",
-            span,
-        )
+        self.error("FD206", f"`{name}` is {describe(found)}, not {describe(wanted)}", span)
         return None
 
-    def _agree_size(self, wanted: Expr, found: Expr) -> bool:
+    def _agree_dtype(self, wanted: TensorType, found: TensorType) -> bool:
+        same = self.dtypes.same(wanted.dtype, found.dtype)
+        if same is None and self.assume:
+            self.dtypes.assume_equal(wanted.dtype, found.dtype, learned=True)
+            return True
+        return same is True or ANY in (wanted.dtype, found.dtype)
+
+    def _agree_size(self, wanted: Expr, found: Expr, new: frozenset[str]) -> bool:
         if isinstance(found, Wildcard) or wanted == found:
             return True
         same = self.scope.sizes.equal(wanted, found)
-        if same is None and self.assume:
-            self.scope.sizes.assume_equal(wanted, found)
-            return True
-        if same is None and isinstance(wanted, Name) and wanted.id in self.scope.dims:
+        introduced = isinstance(wanted, Name) and wanted.id in new
+        if same is None and (self.assume or introduced):
             self.scope.sizes.assume_equal(wanted, found)
             return True
         return same is True
@@ -282,7 +289,7 @@ class Lowering:
             return None
         if isinstance(value, TensorValue):
             return value if value.type is not None else None
-        self.error("FD220", f"`{render(expr)}` is no tensor", expr.span)
+        self.error("FD220", f"`{show(expr)}` is no tensor", expr.span)
         return None
 
     def _single(self, expr: Call | Method) -> Value | None:
@@ -292,7 +299,7 @@ class Lowering:
         if len(values) > 1:
             self.error(
                 "FD203",
-                f"`{render(expr)}` has {len(values)} values where one is needed",
+                f"`{show(expr)}` has {len(values)} values where one is needed",
                 expr.span,
                 help="give them names in a statement of its own",
             )
@@ -341,7 +348,7 @@ class Lowering:
         if typed.kind is Kind.UNKNOWN:
             return None
         if typed.kind is Kind.SET and isinstance(checked, ExprSequence):
-            self.error("FD220", f"`{render(expr)}` is a set, not a value", expr.span)
+            self.error("FD220", f"`{show(expr)}` is a set, not a value", expr.span)
             return None
         return ScalarValue(self._operand(checked, typed.kind), typed.kind, checked)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fusiondsl.analysis.dtypes import as_float
+from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import Kind
 from fusiondsl.analysis.shapes import Shapes
 from fusiondsl.analysis.values import AnyValue, ListValue, ScalarValue, TensorValue, Value
@@ -23,7 +24,6 @@ from fusiondsl.dims.expr import (
     Subscript,
 )
 from fusiondsl.dims.expr import Sequence as ExprSequence
-from fusiondsl.dims.render import render
 from fusiondsl.ir.program import (
     Anything,
     Computed,
@@ -173,7 +173,7 @@ class Primitives:
             self.low.error("FD220", f"`{name}` needs a tensor", span)
             return None
         if PRIMITIVES[name].tensors == 1 and not isinstance(known[0], TensorValue):
-            self.low.error("FD220", f"`{render(args[0])}` is no tensor", args[0].span)
+            self.low.error("FD220", f"`{show(args[0])}` is no tensor", args[0].span)
             return None
         if any(t.type is None for t in tensors):
             return None
@@ -184,7 +184,7 @@ class Primitives:
         if isinstance(value, ListValue) or (
             isinstance(value, ScalarValue) and value.kind not in _ELEMENTS
         ):
-            self.low.error("FD220", f"`{render(arg)}` is no tensor and no number", arg.span)
+            self.low.error("FD220", f"`{show(arg)}` is no tensor and no number", arg.span)
             return None
         return value
 
@@ -253,7 +253,7 @@ class Primitives:
             return (name.id if isinstance(name, Name) else "any"), value.operand
         if isinstance(value, AnyValue):
             return "any", Anything()
-        self.low.error("FD220", f"`{render(expr)}` is no dtype", expr.span)
+        self.low.error("FD220", f"`{show(expr)}` is no dtype", expr.span)
         return None
 
     def _create(self, name: str, args: Sequence[Expr], expr: Call | Method) -> Value | None:

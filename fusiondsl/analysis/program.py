@@ -38,7 +38,7 @@ class Analysis:
         self.definitions = names.collect(self.modules, self.diagnostics)
         names.check_sets(self.definitions, self.diagnostics)
         self._evaluate_lets()
-        tables = build_tables(self.definitions, self._scope, self.diagnostics)
+        tables = build_tables(self.definitions, self._scope)
         ops = self._ops()
         built = self._rules(ops)
         return Program(
@@ -102,8 +102,11 @@ class Analysis:
         signatures = {n: d.decl for n, d in declared.items() if not d.broken}
         built = dict(signatures)
         for name, item in declared.items():
-            if not item.broken:
-                built[name] = OpBuilder(item, signatures).build()
+            if item.broken:
+                continue
+            before = self.diagnostics.error_count
+            built[name] = OpBuilder(item, signatures).build()
+            if self.diagnostics.error_count == before:
                 lint_op(item, built[name])
         return built
 

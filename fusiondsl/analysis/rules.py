@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_
 
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions, differences
@@ -115,7 +116,8 @@ class RuleBuilder:
                 self.diagnostics.error(
                     "FD221", "a rule's parameter has no kind and no default", param.span
                 )
-        return Signature(self.scope).params(self.written.params)
+        plain = tuple(replace_(p, default=None) for p in self.written.params)
+        return Signature(self.scope).params(plain)
 
     def _lets(self) -> None:
         for let in self.written.lets:
@@ -171,6 +173,7 @@ class RuleBuilder:
     # --- outputs -------------------------------------------------------------------------------
 
     def _outputs(self, match: Lowering, replace: Lowering) -> tuple[tuple[str, str], ...]:
+        errors = self.diagnostics.error_count
         outputs: dict[str, str] = {}
         by_source: dict[str, str] = {}
         for name, value in replace.bound.items():
@@ -188,7 +191,8 @@ class RuleBuilder:
                 continue
             outputs[source] = target
             self._compare(name, match, replace, value)
-        if not outputs and not any(v is None for v in replace.bound.values()):
+        broken = any(v is None for v in (*replace.bound.values(), *match.bound.values()))
+        if not outputs and not broken and self.diagnostics.error_count == errors:
             self._nothing()
         return tuple(outputs.items())
 
@@ -211,9 +215,8 @@ class RuleBuilder:
         )
 
     def _nothing(self) -> None:
-        names = ", ".join(
-            i.name.name for s in self.written.match if isinstance(s, ast.Assign) for i in s.targets
-        )
+        statements = [s for s in self.written.match if isinstance(s, ast.Assign)]
+        names = ", ".join(f"`{t.name.name}`" for s in statements for t in s.targets)
         self.diagnostics.error(
             "FD225",
             f"the rule `{self.written.name.name}` replaces nothing",

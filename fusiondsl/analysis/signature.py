@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import Kind, kind_of_value, scalar_kind
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
@@ -63,7 +64,7 @@ class Signature:
             self.broken = True
             self.scope.diagnostics.error(
                 "FD222",
-                f"`{render(param.default)}` is no default for {describe(kind)}",
+                f"`{show(param.default)}` is no default for {describe(kind)}",
                 param.default.span or param.span,
             )
             return None

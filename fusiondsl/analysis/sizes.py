@@ -192,7 +192,10 @@ class Sizes:
     def _convert_call(self, expr: Call) -> Dim | None:
         args = [self.of(arg) for arg in expr.args]
         known = [arg for arg in args if arg is not None]
-        if len(known) == len(args) and expr.func in _FUNCTIONS and not expr.kwargs:
+        complete = len(known) == len(args) and bool(known) and not expr.kwargs
+        if complete and expr.func in _TWO_ARGUMENTS:
+            return _TWO_ARGUMENTS[expr.func](*known) if len(known) == 2 else None
+        if complete and expr.func in _FUNCTIONS:
             return _FUNCTIONS[expr.func](known)
         # an opaque number: a table or a property of a tensor, the same for the same arguments
         text = render(expr)
@@ -208,9 +211,12 @@ _ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "%": lambda a, b: a % b,
 }
 
+_TWO_ARGUMENTS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "ceil_div": lambda a, b: a.ceil_div(b),
+    "round_up": lambda a, b: a.round_up(b),
+}
+
 _FUNCTIONS: dict[str, Callable[[list[Dim]], Dim]] = {
-    "ceil_div": lambda args: args[0].ceil_div(args[1]),
-    "round_up": lambda args: args[0].round_up(args[1]),
     "min": lambda args: Dim.min(*args),
     "max": lambda args: Dim.max(*args),
     "product": Dim.product,

@@ -8,7 +8,6 @@ from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.modules import LoadedModule
 from fusiondsl.analysis.names import Definitions
 from fusiondsl.analysis.scope import Scope
-from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.dims.expr import Expr, Literal, Name, Wildcard
 from fusiondsl.ir.program import Table, TableRow
 from fusiondsl.syntax import ast
@@ -17,24 +16,20 @@ from fusiondsl.syntax import ast
 def build_tables(
     definitions: Definitions,
     scope_of: Callable[[LoadedModule], Scope],
-    diagnostics: Diagnostics,
 ) -> dict[str, Table]:
     tables = {}
     for name in sorted(definitions.tables):
         defined = definitions.tables[name]
-        tables[name] = _build(defined.item, scope_of(defined.module), diagnostics)
+        tables[name] = _build(defined.item, scope_of(defined.module))
     return tables
 
 
-def _build(table: ast.Table, scope: Scope, diagnostics: Diagnostics) -> Table:
+def _build(table: ast.Table, scope: Scope) -> Table:
     names = tuple(p.name for p in table.params)
     rows = []
     for row in table.rows:
         if len(row.keys) != len(names):
-            diagnostics.error(
-                "FD204", f"{len(row.keys)} key(s) for {len(names)} parameter(s)", row.span
-            )
-            continue
+            continue  # the parser reported it
         keys = tuple(_key(key, scope) for key in row.keys)
         value, _ = ExprChecker(scope).check(row.value)
         rows.append(TableRow(keys, value))
