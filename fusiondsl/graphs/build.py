@@ -72,7 +72,7 @@ class GraphBuilder:
             # Half a graph may not even compile; the caller raises.
             return fx.GraphModule({}, _empty())
         complete(self._graph, self._annotations)
-        return fx.GraphModule(self._root, self._graph, "GraphModule")
+        return fx.GraphModule(self._root, self._graph, self.text.path[-1])
 
     def _body(self) -> None:
         statements = iter(self.text.body)
