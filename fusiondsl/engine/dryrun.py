@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fusiondsl import ir
+from fusiondsl.decl.dtypes import ANY
 from fusiondsl.dims import Dim, Facts, Truth, evaluate, truth
 from fusiondsl.dims.expr import Spread
 from fusiondsl.engine.bindings import Binding
@@ -65,7 +66,7 @@ def _step(
         if problem is not None:
             return problem
         try:
-            results = _call(compiled, step, args, facts)
+            results = _call(compiled, step, args, operands, facts)
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             return Problem("environment", f"the fake of {step.op} refuses this call: {first}")
@@ -184,24 +185,25 @@ def check_call(
     return None
 
 
-def _call(compiled: Compiled, step: RecipeStep, args: list[Any], facts: Facts) -> tuple[Any, ...]:
+def _call(
+    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
+) -> tuple[Any, ...]:
     assert step.binding is not None
     assert step.target is not None
     if not step.mutates:
         positional, keywords = step.binding.written(args)
         result = step.target(*positional, **keywords)
         return result if isinstance(result, tuple) else (result,)
-    return mutated_results(compiled, step, args, facts)
+    return mutated_results(compiled, step, args, operands, facts)
 
 
 def mutated_results(
-    compiled: Compiled, step: RecipeStep, args: list[Any], facts: Facts
+    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
 ) -> tuple[Any, ...]:
     """Results of a functionalised mutating call: own returns, then a value an argument."""
     assert step.binding is not None
     assert step.target is not None
-    scope = call_scope(compiled, step.binding, args, facts)
-    assert not isinstance(scope, Problem)
+    kinds = buffer_kinds(compiled, step, args, operands, facts)
     named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
     like = next(a for a in args if isinstance(a, torch.Tensor))
     mutated: list[Any] = []
@@ -210,7 +212,9 @@ def mutated_results(
             given = named[param.name]
             mutated.append(None if given is None else torch.empty_like(given))
         elif param.kind == "out":
-            mutated.append(buffer_like(compiled, param, scope, facts, like))
+            shape, dtype = kinds[param.name]
+            sizes = concrete(shape, {str(i): a for i, a in enumerate(args) if _is_tensor(a)})
+            mutated.append(torch.empty(sizes, dtype=dtype, device=like.device))
             named[param.name] = mutated[-1]
     ordered = [named.get(name) for name in step.binding.names]
     returned = step.target(*ordered)
@@ -218,13 +222,37 @@ def mutated_results(
     return (*own, *mutated)
 
 
-def buffer_like(
-    compiled: Compiled, param: ir.Param, scope: Mapping[str, Any], facts: Facts, like: torch.Tensor
-) -> torch.Tensor:
-    """A write-only buffer of the declared type, its sizes those of equal sizes of `like`."""
-    assert isinstance(param.type, ir.TensorType)
-    shape = concrete(buffer_shape(param.type, scope, facts), {"like": like})
-    return torch.empty(shape, dtype=buffer_dtype(compiled, param.type, scope), device=like.device)
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, torch.Tensor)
+
+
+def buffer_kinds(
+    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
+) -> dict[str, tuple[tuple[Size, ...], torch.dtype]]:
+    """Shape and dtype of every write-only buffer of a call.
+
+    What the rule says of the result counts, in the rule's names; for results it does not name, the
+    declaration in its own.
+    """
+    assert step.binding is not None
+    own: dict[str, Any] | None = None
+    kinds: dict[str, tuple[tuple[Size, ...], torch.dtype]] = {}
+    names = dict(zip([r.name for r in step.binding.decl.call_results], step.results, strict=False))
+    for param in step.binding.decl.params:
+        if param.kind != "out":
+            continue
+        declared = step.types.get(names.get(param.name) or "")
+        scope = operands.scope
+        if declared is None or declared.dtype == ANY:
+            if own is None:
+                found = call_scope(compiled, step.binding, args, facts)
+                assert not isinstance(found, Problem)
+                own = found
+            assert isinstance(param.type, ir.TensorType)
+            declared, scope = param.type, own
+        shape = buffer_shape(declared, scope, facts)
+        kinds[param.name] = shape, buffer_dtype(compiled, declared, scope)
+    return kinds
 
 
 def buffer_shape(

@@ -14,7 +14,7 @@ from fusiondsl import ir
 from fusiondsl.dims import NO_FACTS
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
-from fusiondsl.engine.dryrun import buffer_dtype, buffer_shape, call_scope, to_flatten
+from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.place import Place
@@ -314,13 +314,10 @@ class _Rewrite:
                 return old
             shape, dtype, device = shape_of(matched), matched.dtype, matched.device
         else:
-            assert step.binding is not None
-            assert isinstance(param.type, ir.TensorType)
+            assert self.verdict.operands is not None
             vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
-            scope = call_scope(self.compiled, step.binding, vals, NO_FACTS)
-            assert isinstance(scope, dict)
-            shape = buffer_shape(param.type, scope, NO_FACTS)
-            dtype = buffer_dtype(self.compiled, param.type, scope)
+            kinds = buffer_kinds(self.compiled, step, vals, self.verdict.operands, NO_FACTS)
+            shape, dtype = kinds[param.name]
             device = self.inputs[0].meta["val"].device
         node = self._call(
             aten.aten.empty.memory_format,

@@ -27,6 +27,8 @@ class RecipeStep:
     results: tuple[str | None, ...]
     binding: Binding | None
     target: torch._ops.OpOverload | None
+    types: Mapping[str, ir.TensorType]
+    """Types of the results, as the checker inferred them or the rule annotates them."""
 
     @property
     def mutates(self) -> bool:
@@ -44,7 +46,7 @@ def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Reci
     for call in rule.replace:
         decl = program.ops.get(call.op)
         if decl is None:
-            steps.append(RecipeStep(call.op, call.args, call.results, None, None))
+            steps.append(RecipeStep(call.op, call.args, call.results, None, None, {}))
             continue
         target = overload(decl)
         if target is None:
@@ -55,7 +57,12 @@ def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Reci
                 f"the registered schema of {decl.torch_name} differs from the declaration: "
                 f"{target._schema}"
             )
-        steps.append(RecipeStep(call.op, call.args, call.results, binding, target))
+        types = {
+            name: declared
+            for name, declared in rule.types
+            if name in call.results and isinstance(declared, ir.TensorType)
+        }
+        steps.append(RecipeStep(call.op, call.args, call.results, binding, target, types))
     return Recipe(tuple(steps))
 
 
@@ -74,7 +81,7 @@ class Operands:
         dtypes: Mapping[str, torch.dtype],
     ) -> None:
         self._bindings = bindings
-        self._scope = scope
+        self.scope = scope
         self._facts = facts
         self._functions = functions
         self._dtypes = dtypes
@@ -89,9 +96,9 @@ class Operands:
         if isinstance(operand, ir.ListOf):
             return tuple(self.scalar(item) for item in operand.items)
         if isinstance(operand, ir.Ref):
-            return self.plain(self._scope[operand.name])
+            return self.plain(self.scope[operand.name])
         if isinstance(operand, ir.Computed):
-            return self.plain(evaluate(operand.expr, self._scope, self._facts, self._functions))
+            return self.plain(evaluate(operand.expr, self.scope, self._facts, self._functions))
         raise Inexpressible(f"{operand} has no value")
 
     def plain(self, value: Any) -> Any:
