@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 import fusiondsl
 from fusiondsl.cli.console import Console
@@ -38,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parser(words).parse_args(words)
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else Exit.USAGE
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal need not know every character
+            stream.reconfigure(errors="backslashreplace")
     args.console = Console(color=args.color, format=args.format, strict=args.strict)
     try:
         code = _run(args)
@@ -47,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # what is still buffered would raise again when the interpreter exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.BROKEN_PIPE
+    except OSError as error:
+        _complain(f"cannot write the output: {error.strerror}")
+        return Exit.ENVIRONMENT
     return code
 
 

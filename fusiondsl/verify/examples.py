@@ -104,12 +104,17 @@ class _Trial:
         self.values: dict[str, Any] = {}
 
     def run(self, conditions: Iterable[ir.Condition]) -> Report:
-        """Applies the rule to its source, sizes chosen so that no condition given is false."""
-        compiled = self.rules.compiled
-        chosen = replace(self.rule, where=tuple(conditions))
-        context = Context.of(self.rules.program)
-        self.values = choose(chosen, context, dict(self._fixed()))
-        return self.rules.apply(source_graph(self.rule, compiled, self.values))
+        """Applies the rule to its source, sizes chosen to keep the conditions where they can be."""
+        self.values = self._choose(tuple(conditions))
+        return self.rules.apply(source_graph(self.rule, self.rules.compiled, self.values))
+
+    def _choose(self, conditions: tuple[ir.Condition, ...]) -> dict[str, Any]:
+        context, fixed = Context.of(self.rules.program), dict(self._fixed())
+        try:
+            return choose(replace(self.rule, where=conditions), context, fixed)
+        except NoSample:
+            # what the example fixes contradicts the conditions: the engine says which
+            return choose(replace(self.rule, where=()), context, fixed)
 
     def outcome(self, example: ir.Example, passed: bool, message: str = "") -> Outcome:
         because = "" if example.because is None else f" because {example.because}"

@@ -1,0 +1,141 @@
+"""`compile`: the plan as a table, and the artifact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusiondsl.backends import artifact
+from fusiondsl.target import Target
+from tests.cli.conftest import Run
+
+PLAN = """\
+order  rule       eligible  tokens                             forms, or why not
+    0  scale_add  yes       tokens * H * itemsize(D) <= 65536
+
+1 of 1 rules eligible for env.arch = gfx950, env.mx = true
+"""
+
+
+def test_the_plan(run: Run) -> None:
+    done = run("compile", "pack.fuse", "--target", "gfx950:sramecc+:xnack-")
+    assert (done.code, done.out, done.err) == (0, PLAN, "")
+
+
+def test_why_a_rule_is_not_eligible(run: Run) -> None:
+    done = run("compile", "pack.fuse", "--target", "gfx90a")
+    assert done.code == 0
+    assert done.out == (
+        "order  rule       eligible  tokens                             forms, or why not\n"
+        "    0  scale_add  no        tokens * H * itemsize(D) <= 65536  "
+        "cli_demo.scale_add is not available: "
+        'env.arch is "gfx90a", not in ("gfx942", "gfx950")\n'
+        "\n"
+        "0 of 1 rules eligible for env.arch = gfx90a, env.mx = false\n"
+    )
+
+
+def test_model_facts_close_the_token_range(run: Run) -> None:
+    facts = ("--fact", "model.hidden_size=64", "--fact", "model.itemsize=2")
+    done = run("compile", "pack.fuse", "--target", "gfx950", "--tp", "8", *facts)
+    assert "    0  scale_add  yes       tokens <= 512\n" in done.out
+    assert done.out.endswith(
+        "1 of 1 rules eligible for env.arch = gfx950, env.mx = true, env.tp_size = 8, "
+        "model.hidden_size = 64, model.itemsize = 2\n"
+    )
+
+
+def test_the_artifact(run: Run, place: Path) -> None:
+    words = ("--target", "gfx950", "--tp", "2", "--tp-group", "tp:0", "--fact", "env.aiter=true")
+    done = run("compile", "pack.fuse", "-o", "pack.fused", *words)
+    size = (place / "pack.fused").stat().st_size
+    assert done.code == 0
+    assert done.out.endswith(f"\nwrote pack.fused ({size:,} bytes)\n")
+    loaded = artifact.load(place / "pack.fused")
+    assert [rule.name for rule in loaded.program.rules] == ["scale_add"]
+    assert loaded.target == Target("gfx950", 2, "tp:0", {"env.aiter": True})
+    assert str(loaded.program.rules[0].span) == "pack.fuse:8:6"
+
+
+def test_an_artifact_is_an_input(run: Run) -> None:
+    run("compile", "pack.fuse", "--target", "gfx950", "-o", "pack.fused")
+    done = run("compile", "pack.fused")
+    assert (done.code, done.out) == (0, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("pack.fused", "--tp", "8"),
+            "an artifact is compiled for its target: compile the rules again for another one",
+        ),
+        (("pack.fused", "pack.fuse"), "an artifact is given alone: it holds all its rules"),
+        (
+            ("pack.fuse", "-o", "./pack.fuse"),
+            "`./pack.fuse` is an input; the artifact would replace it",
+        ),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    run: Run, place: Path, words: tuple[str, ...], message: str
+) -> None:
+    before = (place / "pack.fuse").read_text()
+    done = run("compile", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error[FD650]: {message}\n\n1 error\n"
+    assert (place / "pack.fuse").read_text() == before
+
+
+def test_a_damaged_artifact(run: Run, place: Path) -> None:
+    run("compile", "pack.fuse", "-o", "pack.fused")
+    data = (place / "pack.fused").read_bytes()
+    (place / "pack.fused").write_bytes(data[:-10])
+    done = run("compile", "pack.fused")
+    assert done.code == 2
+    assert done.err.startswith("error[FD642]: `pack.fused` is damaged: ")
+
+
+def test_nothing_is_written_for_rules_that_do_not_compile(run: Run, place: Path) -> None:
+    (place / "bad.fuse").write_text("rule x(\n")
+    (place / "bad.fused").write_text("old")
+    assert run("compile", "bad.fuse", "-o", "bad.fused").code == 3
+    assert (place / "bad.fused").read_text() == "old"
+    assert run("compile", "bad.fuse", "-o", "new.fused").code == 3
+    assert not (place / "new.fused").exists()
+
+
+def test_a_place_that_cannot_be_written(run: Run) -> None:
+    done = run("compile", "pack.fuse", "-o", "nowhere/pack.fused")
+    assert done.code == 2
+    assert done.err == (
+        "error[FD644]: cannot write `nowhere/pack.fused`: No such file or directory\n\n1 error\n"
+    )
+
+
+def test_json(run: Run) -> None:
+    done = run("compile", "pack.fuse", "--target", "gfx950", "--format", "json")
+    assert json.loads(done.out) == {
+        "diagnostics": [],
+        "target": {"env.arch": "gfx950", "env.mx": True},
+        "rules": [
+            {
+                "rule": "scale_add",
+                "forms": [],
+                "order": 0,
+                "eligible": True,
+                "reason": "",
+                "tokens": "tokens * H * itemsize(D) <= 65536",
+            }
+        ],
+        "output": None,
+    }
+
+
+def test_the_shipped_patterns(run: Run) -> None:
+    done = run("compile", "fusiondsl:", "--target", "gfx950", "--tp", "8", "-o", "all.fused")
+    assert (done.code, done.err) == (0, "")
+    assert "add_rms_norm_mxfp4_quant" in done.out
+    assert run("compile", "all.fused").out == done.out.rpartition("wrote ")[0]

@@ -1,0 +1,93 @@
+"""`ops`: the list, one op in full, and how words are told apart."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.conftest import Run
+
+
+def test_the_list(run: Run) -> None:
+    done = run("ops", "pack.fuse")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "op                  kind    forms  available                               kernels",
+        (
+            'cli_demo.scale_add  target         arch: env.arch in ("gfx942", "gfx950")  '
+            "cli_demo.kernels:scale_add"
+        ),
+        "",
+        "1 ops; `fusiondsl ops NAME` shows one",
+    ]
+
+
+def test_one_op(run: Run) -> None:
+    done = run("ops", "pack.fuse", "cli_demo.scale_add")
+    assert done.code == 0
+    assert done.out == (
+        "op cli_demo.scale_add(x: D[t.., H], y: D[t.., H]) -> (z: D[t.., H])\n"
+        "\n"
+        "Twice `x`, plus `y`.\n"
+        "\n"
+        "kind      target\n"
+        "torch op  fusiondsl::cli_demo_scale_add\n"
+        "declared  pack.fuse:1:4\n"
+        "\n"
+        "means\n"
+        "  %0 = prim.mul(x, 2.0)\n"
+        "  z = prim.add(%0, y)\n"
+        "\n"
+        "available\n"
+        '  arch: env.arch in ("gfx942", "gfx950")\n'
+        "\n"
+        "impl\n"
+        '  "cli_demo.kernels:scale_add"(x, y) -> z\n'
+    )
+
+
+def test_shipped_ops(run: Run) -> None:
+    listed = run("ops")
+    assert listed.code == 0
+    assert "\n_C.silu_and_mul.gpu " in listed.out
+    semantic = run("ops", "--kind", "semantic").out
+    assert "rms_norm" in semantic
+    assert "extern" not in semantic
+    one = run("ops", "rms_norm").out
+    assert one.startswith("op rms_norm(x: D[t.., H], weight: W[H], eps: float) -> (y: D[t.., H])\n")
+    assert "\nform vllm_ir\n  y = vllm_ir.rms_norm(x, weight, eps, none)\n" in one
+    assert "\n  differs reduce_order\n" in one
+    several = run("ops", "aiter.add_rms_norm_mxfp4_quant", "_C.rms_norm").out
+    assert "(codes: u8[T, N / 2], scales: u8[" in several
+    assert "extern op _C.rms_norm(out result: " in several
+
+
+def test_an_unknown_op(run: Run) -> None:
+    done = run("ops", "rms_nrom")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "fusiondsl ops: no op is called `rms_nrom`; did you mean `rms_norm`?\n"
+    assert run("ops", "pack.fuse", "zebra").err == "fusiondsl ops: no op is called `zebra`\n"
+
+
+def test_an_artifact(run: Run) -> None:
+    run("compile", "pack.fuse", "-o", "pack.fused")
+    assert run("ops", "pack.fused").out == run("ops", "pack.fuse").out
+
+
+def test_json(run: Run) -> None:
+    (summary,) = json.loads(run("ops", "pack.fuse", "--format", "json").out)["ops"]
+    assert summary == {
+        "name": "cli_demo.scale_add",
+        "kind": "target",
+        "torch_name": "fusiondsl::cli_demo_scale_add",
+        "overload": "default",
+        "signature": "cli_demo.scale_add(x: D[t.., H], y: D[t.., H]) -> (z: D[t.., H])",
+        "doc": "Twice `x`, plus `y`.",
+        "forms": [],
+        "available": ['arch: env.arch in ("gfx942", "gfx950")'],
+        "impls": ["cli_demo.kernels:scale_add"],
+        "differs": "",
+        "declared": "pack.fuse:1:4",
+    }
+    words = ("ops", "pack.fuse", "cli_demo.scale_add", "--format", "json")
+    (one,) = json.loads(run(*words).out)["ops"]
+    assert one["declaration"]["is"] == "OpDecl"
