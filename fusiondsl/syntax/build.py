@@ -182,10 +182,11 @@ class Builder(ExpressionBuilder):
 
     def _impl(self, parts: Parts, span: Span) -> ast.Impl:
         arguments: Arguments = parts[2]
-        kwargs = tuple((keyword.name, keyword.value) for keyword in arguments.kwargs)
+        args = self._all_shallow(arguments.args)
+        kwargs = tuple((word.name, self._shallow(word.value)) for word in arguments.kwargs)
         given = ClauseReader(parts[4:], self._diagnostics)
         results, when = given.once("results"), given.once("when")
-        return ast.Impl(self._string(parts[0]), arguments.args, kwargs, results, when, span)
+        return ast.Impl(self._string(parts[0]), args, kwargs, results, when, span)
 
     def impl_results(self, parts: Parts) -> Clause:
         return self._clause("results", self._shallow(parts[0]), parts)
@@ -198,7 +199,7 @@ class Builder(ExpressionBuilder):
 
     def _effect(self, parts: Parts, first: Token) -> ast.Effect:
         span = self._span(first, parts[-1])
-        return ast.Effect(self._plain(parts[0]), tuple(parts[2:-1]), span)
+        return ast.Effect(self._plain(parts[0]), self._all_shallow(parts[2:-1]), span)
 
     def example(self, parts: Parts) -> Clause:
         because = parts[3].value if len(parts) > 3 else None
@@ -217,7 +218,10 @@ class Builder(ExpressionBuilder):
     def _block(self, parts: Parts) -> Block:
         return Block(tuple(parts[1:-1]), self._span(parts[0], parts[-1]))
 
-    block = conditions = differences = bindings = row_keys = _block
+    block = conditions = differences = bindings = _block
+
+    def row_keys(self, parts: Parts) -> Block:
+        return Block(self._all_shallow(parts[1:-1]), self._span(parts[0], parts[-1]))
 
     def assign(self, parts: Parts) -> ast.Assign:
         targets, value = parts[0], self._shallow(parts[1])

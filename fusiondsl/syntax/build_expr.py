@@ -14,6 +14,7 @@ from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims import expr as ex
 from fusiondsl.syntax import ast, literals, precedence
 from fusiondsl.syntax.depth import too_deep
+from fusiondsl.syntax.limits import MAX_NESTING
 
 T = TypeVar("T")
 Parts = list[Any]
@@ -108,9 +109,16 @@ class ExpressionBuilder:
             return ex.Wildcard(span=node.span)
         return node
 
+    def _all_shallow(self, nodes: Iterable[ex.Expr]) -> tuple[ex.Expr, ...]:
+        return tuple(self._shallow(node) for node in nodes)
+
     # --- expressions -----------------------------------------------------------------------------
 
     def chain(self, parts: Parts) -> ex.Expr:
+        if sum(part.__class__ is Token for part in parts) > MAX_NESTING:
+            span = self._span(parts[0], parts[-1])
+            self._diagnostics.error("FD015", "the expression is nested too deeply", span)
+            return ex.Wildcard(span=span)
         return precedence.nest(parts, self._source, self._token, self._diagnostics)
 
     def method(self, parts: Parts) -> ex.Method:
@@ -222,7 +230,7 @@ class ExpressionBuilder:
 
     def tensor_type(self, parts: Parts) -> ast.Type:
         closing = next(i for i, part in enumerate(parts) if part.__class__ is Token and part == "]")
-        dims, extras = tuple(parts[2:closing]), parts[closing + 1 :]
+        dims, extras = self._all_shallow(parts[2:closing]), parts[closing + 1 :]
         optional = bool(extras) and extras[-1].__class__ is Token
         strides = extras[0] if extras and extras[0].__class__ is Strides else None
         span = self._span(parts[0], parts[-1])
@@ -242,7 +250,7 @@ class ExpressionBuilder:
         return ast.ScalarType(str(name), True, optional, span)
 
     def strides(self, parts: Parts) -> Strides:
-        return Strides(tuple(parts[2:-1]), self._span(parts[0], parts[-1]))
+        return Strides(self._all_shallow(parts[2:-1]), self._span(parts[0], parts[-1]))
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Label, Severity
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.syntax.grammar import Brackets, NestingError
-from fusiondsl.syntax.limits import MAX_NESTING
+from fusiondsl.syntax.grammar import Brackets, LimitError
 
 _ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule")
 _CLAUSES = frozenset(
@@ -59,7 +58,7 @@ _CHARACTER_HINTS = {
 class Failure:
     """One place where reading stopped."""
 
-    error: UnexpectedInput | NestingError
+    error: UnexpectedInput | LimitError
     text: str
     brackets: Brackets
     at: Callable[[int, int], Span]
@@ -67,7 +66,7 @@ class Failure:
 
     def __post_init__(self) -> None:
         match self.error:
-            case NestingError(token=token) | UnexpectedToken(token=token):
+            case LimitError(token=token) | UnexpectedToken(token=token):
                 self.position = self._start(token)
             case _:
                 self.position = getattr(self.error, "pos_in_stream", None) or 0
@@ -79,9 +78,8 @@ class Failure:
 
     def diagnose(self) -> Diagnostic:
         match self.error:
-            case NestingError(token=token):
-                message = f"brackets nest more than {MAX_NESTING} deep"
-                return self._made("FD015", message, self._span(token))
+            case LimitError(token=token):
+                return self._made("FD015", str(self.error), self._span(token))
             case UnexpectedToken(token=token):
                 return self._token(token)
             case _:
@@ -226,6 +224,8 @@ class Failure:
         return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
     def _expected(self, accepts: frozenset[str]) -> str:
+        if accepts >= {"OP", "RULE"}:
+            return "an item such as `op` or `rule`"
         rest = set(accepts)
         words: list[str] = []
         if rest >= _EXPRESSION:

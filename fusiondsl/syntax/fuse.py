@@ -18,7 +18,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.syntax import ast, errors
 from fusiondsl.syntax.build import Builder
-from fusiondsl.syntax.grammar import Brackets, NestingError, make_parser
+from fusiondsl.syntax.grammar import Brackets, LimitError, make_parser
 from fusiondsl.syntax.limits import MAX_SYNTAX_ERRORS
 
 _ITEM = re.compile(r"^(?:import|dtypes|let|table|extern|op|rule)(?![A-Za-z0-9_.])", re.MULTILINE)
@@ -114,7 +114,7 @@ class _Reader:
         self._failed_at = -1
         try:
             return tools.parser.parse(piece.text, start=start)
-        except (UnexpectedInput, NestingError) as error:
+        except (UnexpectedInput, LimitError) as error:
             failure = errors.Failure(error, piece.text, tools.brackets, tools.builder.at)
             self._failed_at = failure.position + piece.base
             self._diagnostics.add(failure.diagnose())

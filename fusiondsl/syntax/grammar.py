@@ -9,7 +9,7 @@ from lark import Lark, Token
 from lark.lark import PostLex
 
 from fusiondsl.resources import grammar_file
-from fusiondsl.syntax.limits import MAX_NESTING
+from fusiondsl.syntax.limits import MAX_NESTING, MAX_STATEMENT_TOKENS
 
 STARTS = (
     "module",
@@ -28,11 +28,11 @@ _OPENERS = frozenset({"LPAR", "LSQB", "LBRACE"})
 _CLOSERS = frozenset({"RPAR", "RSQB", "RBRACE"})
 
 
-class NestingError(Exception):
-    """Brackets nest deeper than `MAX_NESTING`."""
+class LimitError(Exception):
+    """The text goes beyond one of the `limits` at `token`; the message says which."""
 
-    def __init__(self, token: Token) -> None:
-        super().__init__(str(token))
+    def __init__(self, message: str, token: Token) -> None:
+        super().__init__(message)
         self.token = token
 
 
@@ -50,15 +50,21 @@ class Brackets(PostLex):
         opened: list[Token] = []
         self.open = opened
         self.closed = None
+        length = 0
         for token in stream:
             kind = token.type
+            length += 1
+            if length > MAX_STATEMENT_TOKENS:
+                raise LimitError("the statement is too long", token)
             if kind == "_SEP":
                 if opened and opened[-1].type != "LBRACE" and token[0] == "\n":
                     continue
+                length = 0
             elif kind in _OPENERS:
                 opened.append(token)
+                length = 0 if kind == "LBRACE" else length
                 if len(opened) > MAX_NESTING:
-                    raise NestingError(token)
+                    raise LimitError(f"brackets nest more than {MAX_NESTING} deep", token)
             elif kind in _CLOSERS and opened:
                 self.closed = opened.pop()
             yield token

@@ -61,9 +61,9 @@ CODES: dict[str, CodeInfo] = {
         'import "ops.fuse',
     ),
     "FD015": CodeInfo(
-        "nested too deeply",
-        "Brackets, blocks and chains of operators may nest 200 deep. Name a part of the "
-        "expression, or split the rule.",
+        "nested too deeply, or too long",
+        "Brackets, blocks and chains of operators may nest 200 deep, and a statement may have "
+        "20,000 tokens. Name a part of the expression, or split the rule.",
     ),
     "FD016": CodeInfo(
         "clause given twice",

@@ -11,4 +11,23 @@ CODES: dict[str, CodeInfo] = {
         "name with another signature, meaning, condition or kernel cannot take its place. Rename "
         "one of the ops, or start a new process.",
     ),
+    "FD510": CodeInfo(
+        "an installed op has another schema than is declared",
+        "An `extern op` is a snapshot of a torch op's schema. Another version of its library may "
+        "have renamed, moved or added arguments; then calls in graphs no longer fit.",
+    ),
+    "FD511": CodeInfo(
+        "the fake of an installed op does not take what a rule passes",
+        "Graphs with such an op cannot be compiled. Some fakes have other parameters than the op "
+        "itself, or raise when an optional argument is given.",
+    ),
+    "FD512": CodeInfo(
+        "a rule does not match its own source",
+        "The graph that the rule's `match` describes is not recognised by the engine, so the rule "
+        "fires nowhere.",
+    ),
+    "FD513": CodeInfo(
+        "an installed kernel does not take what `impl` passes",
+        "The torch op that an `impl` clause names has other arguments than the clause gives.",
+    ),
 }
