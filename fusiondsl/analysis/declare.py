@@ -10,7 +10,7 @@ from fusiondsl.analysis.body import computed, reads
 from fusiondsl.analysis.clauses import conditions, differences
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
-from fusiondsl.analysis.exprs import conjuncts
+from fusiondsl.analysis.exprs import conjuncts, rewrite
 from fusiondsl.analysis.lower import Lowering
 from fusiondsl.analysis.names import Defined
 from fusiondsl.analysis.scope import Scope
@@ -283,21 +283,26 @@ class OpBuilder:
     # --- kernels -------------------------------------------------------------------------------
 
     def _impl(self, impl: ast.Impl) -> Impl:
-        for arg in (*impl.args, *(value for _, value in impl.kwargs)):
-            self._impl_argument(arg)
+        args = tuple(self._impl_argument(arg) for arg in impl.args)
+        kwargs = tuple((name, self._impl_argument(value)) for name, value in impl.kwargs)
         if impl.results is not None:
             self._impl_results(impl.results)
         when = None
         if impl.when is not None:
             when = ExprChecker(self.scope).condition(impl.when)
-        return Impl(impl.location, impl.args, impl.kwargs, impl.results, when)
+        return Impl(impl.location, args, kwargs, impl.results, when)
 
-    def _impl_argument(self, arg: Expr) -> None:
-        if constant(arg) is not None or isinstance(arg, ExprSequence):
-            return
-        if isinstance(arg, Name) and self._is_result(arg.id):
-            return
-        ExprChecker(self.scope).check(arg)
+    def _impl_argument(self, arg: Expr) -> Expr:
+        """Any expression over parameters, sizes, and results (buffers that the kernel fills)."""
+
+        def change(part: Expr) -> Expr | None:
+            if not isinstance(part, Name) or self._is_result(part.id):
+                return None
+            if constant(part) is not None:
+                return None
+            return ExprChecker(self.scope).check(part)[0]
+
+        return rewrite(arg, change)
 
     def _impl_results(self, results: Expr) -> None:
         match results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fusiondsl.cli.exits import Exit
@@ -28,6 +29,14 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--torch", action="store_true", help="compare with the ops of the installed torch libraries"
     )
+    parser.add_argument(
+        "--import",
+        dest="modules",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="with --torch: import this first, so that its ops exist (vllm, vllm._custom_ops)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -37,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     program = check(args.paths, diagnostics)
     installed = args.torch and not diagnostics.has_errors
     if installed:
+        for module in args.modules:
+            import_module(module)
         _check_installed(program, diagnostics)
     console.diagnostics(in_text_order(diagnostics))
     errors = [item for item in diagnostics if item.severity is Severity.ERROR]
