@@ -24,6 +24,14 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    @property
+    def line_count(self) -> int:
+        return len(self._line_starts)
+
+    def line_start(self, number: int) -> int:
+        """The character offset where 1-based line `number` starts."""
+        return self._line_starts[number - 1]
+
     def line(self, number: int) -> str:
         """The text of 1-based line `number`, without its line ending."""
         start = self._line_starts[number - 1]

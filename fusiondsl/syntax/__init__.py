@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
+from typing import Literal
 
 from fusiondsl.diagnostics.codes.syntax import UNREADABLE
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.syntax import ast
 from fusiondsl.syntax.files import SUFFIXES, is_unreadable, read_source
+from fusiondsl.syntax.structure import structure
 
 __all__ = [
     "SUFFIXES",
@@ -17,7 +19,9 @@ __all__ = [
     "is_unreadable",
     "parse",
     "parse_file",
+    "print_module",
     "read_source",
+    "structure",
 ]
 
 
@@ -42,3 +46,10 @@ def parse_file(path: str | os.PathLike[str], diagnostics: Diagnostics) -> ast.Mo
     """Reads a file; None if it cannot be read at all (a diagnostic of `UNREADABLE` says why)."""
     source = read_source(path, diagnostics)
     return None if source is None else parse(source, diagnostics)
+
+
+def print_module(module: ast.Module, style: Literal["fuse", "yaml"]) -> str:
+    """The canonical text of a module in one of the two spellings, with its comments."""
+    from fusiondsl.syntax import printer
+
+    return printer.print_module(module, style)

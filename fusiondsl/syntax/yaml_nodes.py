@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -129,7 +129,7 @@ class _Composer:
         items: list[Node] = []
         for event in self._events:
             if isinstance(event, yaml.SequenceEndEvent):
-                return Listing(tuple(items), self._span(start, event))
+                return Listing(tuple(items), self._collection(start, event, items))
             items.append(self._node(event, depth + 1))
         raise _Refused
 
@@ -138,7 +138,8 @@ class _Composer:
         seen: dict[str, Span] = {}
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
-                return Mapping(tuple(pairs), self._span(start, event))
+                values = [value for _, value in pairs]
+                return Mapping(tuple(pairs), self._collection(start, event, values))
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
             if self._is_key(key, seen):
@@ -172,6 +173,13 @@ class _Composer:
         while last > first and text[last - 1].isspace():
             last -= 1
         return Span(self._source, first, last)
+
+    def _collection(self, start: yaml.Event, end: yaml.Event, children: Sequence[Node]) -> Span:
+        """A block collection ends with its last child: YAML counts comments behind it to it."""
+        span = self._span(start, end)
+        if getattr(start, "flow_style", False) or not children:
+            return span
+        return Span(span.source, span.start, children[-1].span.end)
 
     def _refuse(self, message: str, event: yaml.Event) -> None:
         self._diagnostics.error("FD031", message, self._span(event))

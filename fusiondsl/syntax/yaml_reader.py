@@ -73,7 +73,8 @@ class _Reader:
             case shapes.Flag():
                 return self._flag(node)
             case _:
-                return ex.Literal(node.value.rstrip("\n"), span=node.span)
+                text = node.value.rstrip("\n") if node.style in ("|", ">") else node.value
+                return ex.Literal(text, span=node.span)
 
     def _text(self, start: str, node: Scalar) -> Any:
         if start == "value":
@@ -171,7 +172,8 @@ class _Reader:
 
 def _fact(name: ast.Ident, node: Node, value: Any) -> Any:
     """`env.arch: gfx950`: facts are no dtypes or dims, so a bare word is a string."""
-    if name.name.startswith(("env.", "model.")) and isinstance(value, ex.Name):
+    is_plain = isinstance(node, Scalar) and not node.style
+    if is_plain and name.name.startswith(("env.", "model.")) and isinstance(value, ex.Name):
         return ex.Literal(value.id, span=value.span)
     return value
 

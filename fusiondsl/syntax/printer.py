@@ -1,0 +1,24 @@
+"""Prints modules in either spelling, canonically: printing twice changes nothing."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from fusiondsl.syntax import ast
+from fusiondsl.syntax.comments import Comments
+
+Style: TypeAlias = Literal["fuse", "yaml"]
+
+
+def print_module(module: ast.Module, style: Style) -> str:
+    """The text of `module`; comments of its source are kept where they belong.
+
+    YAML groups items by kind, so there the order of a mixed module changes; nothing depends on it.
+    """
+    if style == "yaml":
+        from fusiondsl.syntax.print_yaml import module as print_yaml
+
+        return print_yaml(module, Comments(module.source))
+    from fusiondsl.syntax.print_fuse import module as print_fuse
+
+    return print_fuse(module, Comments(module.source))
