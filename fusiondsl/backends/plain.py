@@ -77,8 +77,11 @@ class Damaged(Exception):
 # --- to plain data -----------------------------------------------------------------------------
 
 
-def encode(value: object, file_name: Callable[[str], str] = str) -> Json:
-    """Plain data for a value of the classes above; `file_name` renames the files of positions."""
+def encode(value: object, file_name: Callable[[str], str] | None = str) -> Json:
+    """Plain data for a value of the classes above.
+
+    `file_name` renames the files of positions; with None, positions are left out.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
@@ -92,7 +95,7 @@ def encode(value: object, file_name: Callable[[str], str] = str) -> Json:
     for item in fields(value):  # type: ignore[arg-type]  # a class of the table is a dataclass
         part = getattr(value, item.name)
         if isinstance(part, Span):
-            if type(value) in _PROGRAM:
+            if type(value) in _PROGRAM and file_name is not None:
                 data[_SPAN] = _position(part, file_name)
         elif item.name not in ("span", "func_span") and not _same(part, item.default):
             data[item.name] = encode(part, file_name)

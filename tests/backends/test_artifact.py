@@ -161,6 +161,17 @@ def test_the_digest_is_of_the_content() -> None:
     assert first != other
 
 
+def test_the_identity_is_blind_to_positions() -> None:
+    moved = replace(PROGRAM.rules[0], span=None, where=(), order=3)
+    same = replace(moved, where=PROGRAM.rules[0].where)
+    whole = artifact.identity(PROGRAM, TARGET)
+    assert len(whole) == 32
+    assert artifact.identity(replace(PROGRAM, rules=(same,), files=("x",)), TARGET) == whole
+    assert artifact.identity(artifact.loads(DATA).program, TARGET) == whole
+    assert artifact.identity(replace(PROGRAM, rules=(moved,)), TARGET) != whole
+    assert artifact.identity(PROGRAM, Target("gfx942")) != whole
+
+
 def test_loading_imports_neither_parser_nor_torch(tmp_path: Path) -> None:
     artifact.save(tmp_path / "a.fused", PROGRAM, TARGET)
     program = (
