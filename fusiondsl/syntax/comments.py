@@ -27,11 +27,16 @@ class Comments:
         """How many were not handed out yet."""
         return len(self._free)
 
-    def leading(self, span: Span) -> list[str]:
-        """The comment lines above the line where `span` starts; an empty text is a blank line."""
+    def leading(self, span: Span, keep_blank: bool = False) -> list[str]:
+        """The comment lines above the line where `span` starts; an empty text is a blank line.
+
+        `keep_blank`: also where the blank line stands between the comments and `span`.
+        """
         if not self._is_ours(span) or not self._starts_line(span):
             return []
-        return self._above(span.line)
+        found = self._above(span.line)
+        apart = keep_blank and found and not self._source.line(span.line - 1).strip()
+        return [*found, ""] if apart else found
 
     def _is_ours(self, span: Span) -> bool:
         return span.source is self._source and bool(self._free)

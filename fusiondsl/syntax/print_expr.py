@@ -102,10 +102,13 @@ def call_arguments(node: ex.Call | ex.Method, brackets: str) -> list[str]:
     return args + [f"{word.name} = {expression(word.value, brackets)}" for word in node.kwargs]
 
 
+def impl_arguments(node: ast.Impl) -> list[str]:
+    args = [expression(arg) for arg in node.args]
+    return args + [f"{name} = {expression(value)}" for name, value in node.kwargs]
+
+
 def impl_call(node: ast.Impl) -> str:
-    args = [expression(arg, CONDITION) for arg in node.args]
-    args += [f"{name} = {expression(value, CONDITION)}" for name, value in node.kwargs]
-    text = f"{write_string(node.location)}({', '.join(args)})"
+    text = f"{write_string(node.location)}({', '.join(impl_arguments(node))})"
     return text if node.results is None else f"{text} -> {expression(node.results)}"
 
 

@@ -57,14 +57,22 @@ def wrapped(head: str, items: Sequence[str], tail: str, indent: str) -> list[str
     line = f"{indent}{head}{', '.join(items)}{tail}"
     if len(line) <= _WIDTH or not items:
         return [line]
-    lines, current = [f"{indent}{head}"], indent + _WRAP
+    inner = indent + _WRAP
+    return [f"{indent}{head}", *filled(inner, items, tail, inner)]
+
+
+def filled(first: str, items: Sequence[str], tail: str, indent: str) -> list[str]:
+    """As many items a line as fit; the first line starts with `first`."""
+    lines: list[str] = []
+    current, empty = first, True
     for position, item in enumerate(items):
         last = position == len(items) - 1
         piece = item + (tail if last else ",")
-        if len(current) + len(piece) > _WIDTH and current.strip():
+        if len(current) + len(piece) > _WIDTH and not empty:
             lines.append(current.rstrip())
-            current = indent + _WRAP
+            current = indent
         current += piece + ("" if last else " ")
+        empty = False
     return [*lines, current]
 
 
@@ -75,7 +83,7 @@ class FusePrinter:
     # --- items -----------------------------------------------------------------------------------
 
     def item(self, node: ast.Item) -> list[str]:
-        leading = self._comments.leading(node.span)
+        leading = self._comments.leading(node.span, keep_blank=True)
         lines = self._body(node)
         trailing = self._comments.trailing(node.span)
         if trailing:
@@ -119,9 +127,13 @@ class FusePrinter:
         return [*lines, *body, "}"] if body else lines
 
     def _op_clauses(self, node: ast.Op) -> Iterable[list[str]]:
-        yield _doc(node.doc)
+        yield self._doc(node)
+        for effect in node.effects:
+            args = ", ".join(show.expression(arg) for arg in effect.args)
+            text = f"{_INDENT}effect {effect.resource.name}({args})"
+            yield self._with_comments(effect.span, [text])
         if node.axiom:
-            yield [f"{_INDENT}means axiom"]
+            yield self._word_clause(node.span, r"\bmeans\s+axiom\b", f"{_INDENT}means axiom")
         elif node.means is not None:
             yield self._statements("means", node.means)
         for form in node.forms:
@@ -130,10 +142,6 @@ class FusePrinter:
         yield self._lines_of("available", node.available, show.condition)
         for impl in node.impls:
             yield self._with_comments(impl.span, _impl(impl))
-        for effect in node.effects:
-            args = ", ".join(show.expression(arg) for arg in effect.args)
-            text = f"{_INDENT}effect {effect.resource.name}({args})"
-            yield self._with_comments(effect.span, [text])
         yield self._lines_of("differs", node.differs, show.difference)
 
     def _rule(self, node: ast.Rule) -> list[str]:
@@ -141,7 +149,7 @@ class FusePrinter:
         return [*lines, *self._clauses(self._rule_clauses(node)), "}"]
 
     def _rule_clauses(self, node: ast.Rule) -> Iterable[list[str]]:
-        yield _doc(node.doc)
+        yield self._doc(node)
         for let in node.lets:
             yield self._with_comments(let.span, [_INDENT + _let(let)])
         yield self._statements("match", node.match)
@@ -152,6 +160,21 @@ class FusePrinter:
         yield _names("after", node.after)
         for example in node.examples:
             yield self._with_comments(example.span, _example(example))
+
+    def _doc(self, node: ast.Op | ast.Rule) -> list[str]:
+        if node.doc is None:
+            return []
+        text = f"{_INDENT}doc {write_string(node.doc)}"
+        return self._word_clause(node.span, r'\bdoc\s+"(?:\\.|[^"\\])*"', text)
+
+    def _word_clause(self, item: Span, pattern: str, text: str) -> list[str]:
+        """A clause without a node of its own: its place is looked up in the text of the item."""
+        found = re.search(pattern, item.text)
+        if found is None:
+            return [text]
+        start = item.start
+        span = Span(item.source, start + found.start(), start + found.end())
+        return self._with_comments(span, [text])
 
     def _clauses(self, clauses: Iterable[list[str]]) -> list[str]:
         return [line for lines in clauses for line in lines]
@@ -167,14 +190,19 @@ class FusePrinter:
     # --- blocks ----------------------------------------------------------------------------------
 
     def _form(self, node: ast.Form) -> list[str]:
-        lines = self._statements(f"form {node.name.name}", node.body)
-        for clause in (
+        leading = [_INDENT + comment for comment in self._comments.leading(node.span) if comment]
+        head = f"form {node.name.name}"
+        found = [_Line(self._statement(part, _INDENT * 2), part.span) for part in node.body]
+        clauses = [
             self._lines_of("where", node.where, show.condition),
             self._lines_of("differs", node.differs, show.difference),
-        ):
+        ]
+        reserved = sum(len(clause[0].lstrip()) + 1 for clause in clauses if clause)
+        lines = self._block(head, found, _INDENT, reserved=reserved)
+        for clause in clauses:
             if clause:
                 lines = [*lines[:-1], f"{lines[-1]} {clause[0].lstrip()}", *clause[1:]]
-        return self._with_comments(node.span, lines)
+        return leading + self._with_comments(node.span, lines)
 
     def statements(self, nodes: Iterable[ast.Statement], indent: str) -> list[str]:
         """Statements without a block around them, with their comments."""
@@ -210,31 +238,41 @@ class FusePrinter:
         return self._many(head, found, indent)
 
     def _block(
-        self, head: str, found: Sequence[_Line], indent: str, together: bool = False
+        self,
+        head: str,
+        found: Sequence[_Line],
+        indent: str,
+        together: bool = False,
+        reserved: int = 0,
     ) -> list[str]:
-        """On one line where it holds one short thing without comments, or short things only."""
+        """On one line where it holds one short thing without comments, or short things only.
+
+        `reserved` columns behind it are needed for more.
+        """
         if not found:
             return [f"{indent}{head} {{ }}"]
+        above, opening = self._opening(head, found, indent)
         before = self._comments.count
-        opening, inner = self._opening(head, found, indent), self._inner(found, indent)
-        commented = self._comments.count < before
+        inner = self._inner(found, indent)
+        commented = self._comments.count < before or "#" in opening
         content = "; ".join(line.strip() for line in inner)
         line = f"{indent}{head} {{ {content} }}"
-        if commented or len(line) > _WIDTH or (len(inner) > 1 and not together):
-            return [*opening, *inner, indent + "}"]
-        return [line]
+        if commented or len(line) + reserved > _WIDTH or (len(inner) > 1 and not together):
+            return [*above, opening, *inner, indent + "}"]
+        return [*above, line]
 
     def _many(self, head: str, found: Sequence[_Line], indent: str) -> list[str]:
-        return [*self._opening(head, found, indent), *self._inner(found, indent), indent + "}"]
+        above, opening = self._opening(head, found, indent)
+        return [*above, opening, *self._inner(found, indent), indent + "}"]
 
-    def _opening(self, head: str, found: Sequence[_Line], indent: str) -> list[str]:
-        """The line with the brace, the comments above it, and the one behind it."""
+    def _opening(self, head: str, found: Sequence[_Line], indent: str) -> tuple[list[str], str]:
+        """The comments above a block, and its first line with the comment behind the brace."""
         keyword = _keyword_span(head.split()[0], found[0].span) if found else None
         if keyword is None:
-            return [f"{indent}{head} {{"]
+            return [], f"{indent}{head} {{"
         above = [indent + comment for comment in self._comments.leading(keyword) if comment]
         behind = self._comments.trailing(keyword)
-        return [*above, f"{indent}{head} {{" + (f"  {behind}" if behind else "")]
+        return above, f"{indent}{head} {{" + (f"  {behind}" if behind else "")
 
     def _inner(self, found: Sequence[_Line], indent: str) -> list[str]:
         inner = indent + _INDENT
@@ -261,11 +299,14 @@ def _keyword_span(keyword: str, first: Span | None) -> Span | None:
 
 
 def _signature(head: str, params: Sequence[str], tail: str) -> list[str]:
-    """The parameters wrap; results that do not fit go to a line of their own."""
+    """The parameters wrap; results that do not fit behind them go to a line of their own."""
     lines = wrapped(f"{head}(", params, tail, "")
     if len(lines) == 1 or not tail.startswith(") -> "):
         return lines
-    return [*wrapped(f"{head}(", params, ")", ""), *_results(tail[2:])]
+    alone = wrapped(f"{head}(", params, ")", "")
+    if len(alone) > 1 and len(lines[-1]) <= _WIDTH and len(lines) == len(alone):
+        return lines
+    return [*alone, *_results(tail[2:])]
 
 
 def _results(text: str) -> list[str]:
@@ -274,7 +315,7 @@ def _results(text: str) -> list[str]:
         return [line]
     closing = text.rindex(")")
     items = _split(text[len("-> (") : closing])
-    return wrapped("-> (", items, text[closing:], _WRAP)
+    return filled(_WRAP + "-> (", items, text[closing:], _WRAP * 2)
 
 
 def _split(text: str) -> list[str]:
@@ -297,10 +338,6 @@ def _row(node: ast.TableRow) -> str:
     return f"({keys}) = {show.expression(node.value)}"
 
 
-def _doc(doc: str | None) -> list[str]:
-    return [] if doc is None else [f"{_INDENT}doc {write_string(doc)}"]
-
-
 def _names(keyword: str, names: Sequence[ast.Ident]) -> list[str]:
     return wrapped(f"{keyword} ", [name.name for name in names], "", _INDENT) if names else []
 
@@ -319,15 +356,14 @@ def _assign(node: ast.Assign, indent: str) -> list[str]:
 
 
 def _impl(node: ast.Impl) -> list[str]:
-    text = f"{_INDENT}impl {show.impl_call(node)}"
-    when = "" if node.when is None else f"when {show.expression(node.when)}"
-    line = f"{text} {when}".rstrip()
-    if len(line) <= _WIDTH:
-        return [line]
-    call, arrow, rest = text.rpartition(") -> ")
-    if not arrow:
-        return [text, _WRAP + when] if when else [text]
-    return [call + ")", f"{_WRAP}-> {rest} {when}".rstrip()]
+    results = "" if node.results is None else f" -> {show.expression(node.results)}"
+    when = "" if node.when is None else f" when {show.expression(node.when)}"
+    head, args = f"impl {write_string(node.location)}(", show.impl_arguments(node)
+    lines = wrapped(head, args, f"){results}{when}", _INDENT)
+    alone = wrapped(head, args, ")", _INDENT)
+    if len(lines) == 1 or (len(alone) > 1 and len(lines) == len(alone)):
+        return lines
+    return [*alone, f"{_WRAP}{(results + when).strip()}"]
 
 
 def _example(node: ast.Example) -> list[str]:

@@ -32,6 +32,10 @@ CODES: dict[str, CodeInfo] = {
         "the file declares nothing",
         "An empty file, or one with comments only, is a valid empty pack; usually it is a mistake.",
     ),
+    "FD007": CodeInfo(
+        "the output file already exists",
+        "Converting writes a new file beside the old one and never replaces a file.",
+    ),
     "FD010": CodeInfo(
         "unexpected token",
         "The text does not follow the grammar at this place. The message lists what could stand "
