@@ -79,7 +79,7 @@ class Judge:
             tuple(
                 [
                     signature(values[0]) if values else None
-                    for _, _, p, r in rule.outputs
+                    for _, p, r in rule.values
                     for values in (site.results.get((p, r)),)
                 ]
             ),
@@ -179,6 +179,9 @@ class Judge:
             if tensor is None:
                 continue
             problem = binder.dtype(name, declared_type.dtype, tensor.dtype)
+            if problem is None and site.calls[place].op == "prim.view":
+                # The sizes are what a view does; those of other calls follow from their inputs.
+                problem = binder.dims(name, declared_type.dims, shape_of(tensor))
             if problem is not None:
                 return problem
         return None

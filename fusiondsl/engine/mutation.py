@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from fusiondsl.engine.bindings import Bindings
 
 
+UNKNOWN = -1
+"""Index of a version that is no result of its writer."""
+
+
 @dataclass(eq=False, slots=True)
 class Version:
     """The value that `writer` leaves in buffer `node` as its result `index`."""
@@ -33,6 +37,8 @@ class Version:
     """Reads of the buffer after this write and before the next one."""
     observable: bool
     """The buffer is a graph input or has aliases read after the write: it cannot disappear."""
+    next_writer: fx.Node | None = None
+    """The call that writes the buffer next."""
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -119,10 +125,15 @@ class Mutations:
         if not writes:
             return argument
         before = bisect_left(writes, (self._position[user],)) - 1
-        if before < 0:
+        if before < 0 or self._position[argument] > writes[before][0]:
             return argument
-        version = self.written(writes[before][1], argument)
-        return argument if version is None else version
+        writer = writes[before][1]
+        return self.written(writer, argument) or self._unknown(writer, argument)
+
+    def _unknown(self, writer: fx.Node, argument: fx.Node) -> Version:
+        """What is left of a value after a write that no declaration describes, or to an alias."""
+        key = (writer, argument)
+        return self._versions.setdefault(key, Version(argument, writer, UNKNOWN, {}, True))
 
     def written(self, writer: fx.Node, buffer: Any) -> Version | None:
         """The version a call leaves in a buffer, None where the buffer is not what it writes."""
@@ -144,20 +155,23 @@ class Mutations:
         given.update(writer.kwargs)
         for offset, name in enumerate(binding.mutated):
             if given.get(name) is buffer:
-                users, observable = self._readers(writer, buffer)
-                return Version(buffer, writer, binding.returns + offset, users, observable)
+                index = binding.returns + offset
+                return Version(buffer, writer, index, *self._readers(writer, buffer))
         return None
 
-    def _readers(self, writer: fx.Node, buffer: fx.Node) -> tuple[dict[fx.Node, None], bool]:
+    def _readers(
+        self, writer: fx.Node, buffer: fx.Node
+    ) -> tuple[dict[fx.Node, None], bool, fx.Node | None]:
         root = root_of(buffer)
         start = self._position[writer]
-        later = [p for p, _ in self._writes[root] if p > start]
-        stop = later[0] if later else 1 << 60
+        stop, after = next(
+            ((p, node) for p, node in self._writes[root] if p > start), (1 << 60, None)
+        )
         users = {u: None for u in buffer.users if start < self._position[u] <= stop}
         aliased = root is not buffer or any(
             is_alias(user) for user in buffer.users if user is not writer
         )
-        return users, root.op != "call_function" or aliased
+        return users, root.op != "call_function" or aliased, after
 
 
 @lru_cache(maxsize=4096)

@@ -153,14 +153,12 @@ class _Walk:
         return tuple(self._argument(call, i, operand) for i, operand in enumerate(call.args))
 
     def _argument(self, call: ir.Call, position: int, operand: ir.Operand) -> Argument:
-        if isinstance(operand, ir.Anything):
+        if isinstance(operand, ir.Anything) or (call.op == "prim.view" and position == 1):
             return (SKIP,)
         if isinstance(operand, ir.ListOf):
             if not any(isinstance(item, ir.Ref) for item in operand.items):
                 return self._constant(operand)
             return (LIST, tuple(self._argument(call, position, item) for item in operand.items))
-        if call.op == "prim.view" and position == 1:
-            return (SKIP,)
         if not isinstance(operand, ir.Ref):
             return self._constant(operand)
         name = operand.name

@@ -136,12 +136,13 @@ def _check_users(view: View, site: Site) -> Problem | None:
     for node, place in site.own.items():
         if place in rule.kept_calls:
             site.staying.add(node)
-    pending = list(site.own)
+    versions = list(_versions(site))
+    pending: list[Any] = [*site.own, *versions]
     while pending:
         node = pending.pop()
         if node in visible or node in site.staying:
             continue
-        for user in _users(site, node):
+        for user in _users(node, versions):
             if user in site.own:
                 continue
             duplicate = _duplicate(view, site, node, user)
@@ -149,17 +150,22 @@ def _check_users(view: View, site: Site) -> Problem | None:
                 visible = _visible(site)
                 pending.extend(duplicate)
                 continue
-            if _may_stay(site, node, visible):
+            if isinstance(node, fx.Node) and _may_stay(site, node, visible):
                 site.staying.add(node)
                 break
             return Problem("extra user", _extra_user(site, node, user))
-    for values in site.results.values():
-        for value in values:
-            if isinstance(value, Version) and value.observable:
-                return Problem(
-                    "effect", f"{value.node.name} is written in place and seen elsewhere"
-                )
+    for value in versions:
+        again = value.next_writer
+        if value.observable or (again is not None and again not in site.own):
+            return Problem("effect", f"{value.node.name} is written in place and seen elsewhere")
     return None
+
+
+def _versions(site: Site) -> Iterator[Version]:
+    """What raw mutation leaves in buffers and the rule removes or replaces."""
+    for (place, _), values in site.results.items():
+        if place not in site.rule.kept_calls:
+            yield from (value for value in values if isinstance(value, Version))
 
 
 def _visible(site: Site) -> set[Any]:
@@ -171,13 +177,10 @@ def _visible(site: Site) -> set[Any]:
     }
 
 
-def _users(site: Site, node: fx.Node) -> Iterator[fx.Node]:
-    for values in site.results.values():
-        for value in values:
-            if isinstance(value, Version) and value.node is node:
-                yield from value.users
-                return
-    yield from node.users
+def _users(value: Any, versions: list[Version]) -> Iterator[fx.Node]:
+    """Who reads a value; readers of a later version of the same buffer do not."""
+    later = {user for v in versions if v.node is value for user in v.users}
+    yield from (user for user in value.users if user not in later)
 
 
 def _may_stay(site: Site, node: fx.Node, visible: set[Any]) -> bool:
@@ -214,7 +217,9 @@ def _is_split(node: fx.Node) -> bool:
 def _duplicate(view: View, site: Site, node: fx.Node, user: fx.Node) -> list[fx.Node] | None:
     """`user` repeats a matched call on the same values: then it is the same value twice."""
     call = view.call(user)
-    if call is None:
+    if call is None or is_mutating(user.target) or is_effectful(user.target):
+        return None
+    if call.binding is not None and call.binding.decl.effects:
         return None
     for place, matched in enumerate(site.calls):
         if matched.nodes != (matched.node,) or place in site.rule.kept_calls:

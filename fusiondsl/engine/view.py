@@ -18,7 +18,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto
 
 from fusiondsl.engine import aten
 from fusiondsl.engine.bindings import Binding, Bindings
-from fusiondsl.engine.mutation import Mutations, Version
+from fusiondsl.engine.mutation import UNKNOWN, Mutations, Version
 from fusiondsl.engine.symbols import Size, shape_of
 
 Value = fx.Node | Version
@@ -94,7 +94,7 @@ class View:
 
     def _define(self, value: Any) -> tuple[Call, int] | None:
         if isinstance(value, Version):
-            call = self.call(value.writer)
+            call = None if value.index == UNKNOWN else self.call(value.writer)
             return None if call is None else (call, value.index)
         if value.op != "call_function":
             return None
@@ -150,11 +150,29 @@ class View:
         With `regroup`, also behind reshapes of leading dimensions that keep the last one.
         """
         while isinstance(value, fx.Node) and value.target in aten.NO_OPS:
-            source = value.args[0]
-            if not isinstance(source, fx.Node) or not self._transparent(value, source, regroup):
+            source = self._behind(value, regroup)
+            if source is None:
                 break
-            value = self.read(value, source)
+            value = source
         return self.canonical(value)
+
+    def _behind(self, node: fx.Node, regroup: bool) -> Any | None:
+        """What a node passes on unchanged, itself or at the end of reshapes that cancel out."""
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            return None
+        if self._transparent(node, source, regroup):
+            return self.read(node, source)
+        if node.target not in aten.VIEWS or self.mutations.any:
+            return None
+        while source.target in aten.VIEWS:
+            behind = source.args[0]
+            if not isinstance(behind, fx.Node):
+                return None
+            if self._transparent(node, behind, regroup):
+                return behind
+            source = behind
+        return None
 
     def _transparent(self, node: fx.Node, source: fx.Node, regroup: bool) -> bool:
         after, before = node.meta.get("val"), source.meta.get("val")
