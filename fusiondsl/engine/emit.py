@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
 
 from fusiondsl import ir
-from fusiondsl.dims import NO_FACTS
+from fusiondsl.dims import NO_FACTS, Dim
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
@@ -141,18 +141,41 @@ class _Rewrite:
 
     def _arguments(self, step: RecipeStep) -> list[Any]:
         """Argument nodes and constants in declaration order."""
-        assert step.binding is not None
+        operands, joined = self._prepared(step)
         args: list[Any] = []
+        for name, operand, value in operands:
+            if name is not None:
+                args.append(self.nodes[name])
+            elif operand is not None:
+                args.append(self._sized(self._operand(operand)))
+            else:
+                args.append(value)
+        for i, keep in joined:
+            args[i] = self._flatten(args[i], keep)
+        return [list(a) if isinstance(a, tuple) else a for a in args]
+
+    def _prepared(self, step: RecipeStep) -> _Prepared:
+        """The arguments of a step as far as they are the same at every site of this verdict."""
+        known: _Prepared | None = self.verdict.memo.get(step)
+        if known is None:
+            known = self.verdict.memo[step] = self._prepare(step)
+        return known
+
+    def _prepare(self, step: RecipeStep) -> _Prepared:
+        assert step.binding is not None
+        operands: list[tuple[str | None, ir.Operand | None, Any]] = []
+        vals: list[Any] = []
         for argument, operand in zip(step.binding.arguments, step.operands, strict=True):
             value = self._operand(operand)
             if argument.wants_float and type(value) is int:
                 value = float(value)
-            args.append(self._sized(value))
-        vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
-        for i, keep in enumerate(to_flatten(step.binding, vals)):
-            if keep is not None:
-                args[i] = self._flatten(args[i], keep)
-        return [list(a) if isinstance(a, tuple) else a for a in args]
+            vals.append(value.meta.get("val") if isinstance(value, fx.Node) else value)
+            if isinstance(operand, ir.Ref) and operand.name in self.nodes:
+                operands.append((operand.name, None, None))
+            else:
+                operands.append((None, operand if _varies(value) else None, value))
+        joined = [(i, k) for i, k in enumerate(to_flatten(step.binding, vals)) if k is not None]
+        return operands, joined
 
     def _flatten(self, node: fx.Node, keep: int) -> fx.Node:
         value = node.meta["val"]
@@ -167,7 +190,7 @@ class _Rewrite:
             return tuple(self._sized(item) for item in value)
         if isinstance(value, list):
             return [self._sized(item) for item in value]
-        return self._size(value) if hasattr(value, "as_int") else value
+        return self._size(value) if isinstance(value, Dim) else value
 
     def _size(self, size: Size) -> Any:
         if type(size) is int:
@@ -236,16 +259,10 @@ class _Rewrite:
 
     def _matched_value(self, name: str | None) -> Any:
         """The fake of the value that `name` replaces, if its shape needs no change."""
-        values = self.outputs.get(name or "")
-        if not values:
+        if name is None or name not in self.verdict.same_shape:
             return None
-        made = self.verdict.values.get(name or "")
-        value = values[0].meta.get("val")
-        if made is not None and isinstance(value, torch.Tensor) and made.dim() != value.dim():
-            return None
-        if made is not None and shape_of(made) != shape_of(value):
-            return None
-        return value
+        values = self.outputs.get(name)
+        return values[0].meta.get("val") if values else None
 
     def _value(self, name: str | None, call: fx.Node) -> Any:
         matched = self._matched_value(name)
@@ -377,16 +394,13 @@ class _Rewrite:
         return reshaped
 
     def _erase(self) -> None:
-        """Removes matched nodes nobody reads any more, last first."""
-        pending = [n for n in self.site.own if n not in self.reused and n not in self.site.staying]
-        pending.sort(reverse=True)
-        buffers = [b for call in self.site.calls for b in call.buffers if b not in self.reused]
-        for node in pending:
-            if not node.users:
+        """Removes matched nodes and their buffers that nobody reads any more, last first."""
+        site = self.site
+        buffers = (b for call in site.calls for b in call.buffers if b.target in aten.ALLOCATIONS)
+        pending = dict.fromkeys((*(n for n in site.own if n not in site.staying), *buffers))
+        for node in sorted(pending, reverse=True):
+            if not node.users and node not in self.reused and not node._erased:
                 self.graph.erase_node(node)
-        for buffer in buffers:
-            if not buffer.users and not buffer._erased and buffer.target in aten.ALLOCATIONS:
-                self.graph.erase_node(buffer)
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -403,6 +417,18 @@ class _Rewrite:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         with self.emitter._fake_mode:
             return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+_Prepared: TypeAlias = tuple[list[tuple[str | None, ir.Operand | None, Any]], list[tuple[int, int]]]
+"""For each argument a node's name, an operand to work out at the site, or a constant; and the
+arguments whose leading dimensions are joined, with how many trailing ones stay."""
+
+
+def _varies(value: Any) -> bool:
+    """A value with nodes or symbolic sizes in it is written anew at every site."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_varies, value))
+    return isinstance(value, (fx.Node, Dim))
 
 
 def _val(arg: Any) -> Any:

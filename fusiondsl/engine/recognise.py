@@ -23,6 +23,10 @@ from fusiondsl.engine.pattern import UNSET, Path, Trie, sinks, walk
 from fusiondsl.engine.view import Call, View
 
 
+MAX_READINGS = 4
+"""Forms that differ in their arguments only, tried one after the other at one value."""
+
+
 class Recognised:
     """A call as rules see it: of an op, a primitive, or a semantic op in one of its forms."""
 
@@ -107,6 +111,7 @@ class Forms:
         self.bodies: dict[str, list[frozenset[str]]] = {}
         """Ops that each form of several operations needs."""
         self._bindings = bindings
+        self._ends: dict[tuple[str, int], frozenset[str]] = {}
         for decl in program.ops.values():
             for form in decl.forms:
                 self._add(decl, form)
@@ -114,13 +119,35 @@ class Forms:
     def is_semantic(self, op: str) -> bool:
         return op in self.spellings or any(key[0] == op for key in self.tries)
 
+    def ends(self, op: str, result: int) -> frozenset[str]:
+        """Ops a form of several operations may end in, vanished casts and views seen through."""
+        key = (op, result)
+        if key not in self._ends:
+            self._ends[key] = frozenset()  # a form never contains itself
+            self._ends[key] = frozenset(self._find_ends(key))
+        return self._ends[key]
+
+    def _find_ends(self, key: tuple[str, int]) -> Iterator[str]:
+        trie = self.tries.get(key)
+        pending: list[tuple[str, Any]] = [] if trie is None else list(trie.roots.items())
+        while pending:
+            op, children = pending.pop()
+            yield op
+            yield from self.spellings.get(op, ())
+            yield from self.ends(op, 0)
+            if op in ("prim.cast", "prim.view"):
+                for _, node in children:
+                    pending.extend(i for b in node.branches[:1] for i in b.by_op.items())
+
     def _add(self, decl: ir.OpDecl, form: ir.Form) -> None:
         first = form.body[0]
         if len(form.body) == 1 and not first.op.startswith("prim."):
             direct = self._direct(decl, form)
             if direct is not None:
                 self.direct.setdefault(first.op, []).append(direct)
-                self.spellings.setdefault(decl.name, []).append(first.op)
+                spellings = self.spellings.setdefault(decl.name, [])
+                if first.op not in spellings:
+                    spellings.append(first.op)
                 return
         self.bodies.setdefault(decl.name, []).append(frozenset(call.op for call in form.body))
         for result, name in enumerate(form.results):
@@ -224,7 +251,7 @@ class Recogniser:
         self._forms = forms
         self._check = check
         self._direct: dict[tuple[fx.Node, str], Recognised | None] = {}
-        self._searched: dict[tuple[Any, str, int], Recognised | None] = {}
+        self._searched: dict[tuple[Any, str, int], list[Recognised]] = {}
         self._occurs: dict[str, bool] = {}
 
     # --- lookups ---------------------------------------------------------------------------------
@@ -242,9 +269,16 @@ class Recogniser:
             if call is not None and value in call.results.get(result, ()):
                 yield call
                 return
-        found = self._search(value, op, result)
-        if found is not None:
-            yield found
+        ends = self._forms.ends(op, result)
+        if ends and self._maker(value, definition) in ends:
+            yield from self._search(value, op, result)
+
+    @staticmethod
+    def _maker(value: Any, definition: tuple[Call, int] | None) -> str | None:
+        """The op a value comes from, as far as a form can end in it."""
+        if definition is not None:
+            return definition[0].op
+        return "prim.view" if value.target in aten.VIEWS else None
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         """Calls of `op` that read `value` as argument `position`."""
@@ -327,10 +361,9 @@ class Recogniser:
         for target in self._entries(trie):
             for node in self._view.nodes_of(target):
                 for value in _values_at(node):
-                    found = self._search(value, op, 0)
-                    if found is not None and found.node not in seen:
-                        seen.add(found.node)
-                        yield found
+                    fresh = [c for c in self._search(value, op, 0) if c.node not in seen]
+                    seen.update(call.node for call in fresh)
+                    yield from fresh
 
     def _entries(self, trie: Trie[BodyForm]) -> list[Any]:
         """Targets a body may end with; behind a cast or view that vanished, the next ones."""
@@ -406,34 +439,34 @@ class Recogniser:
 
     # --- bodies ----------------------------------------------------------------------------------
 
-    def _search(self, value: Any, op: str, result: int) -> Recognised | None:
+    def _search(self, value: Any, op: str, result: int) -> list[Recognised]:
+        """The ways to read `value` as a result of `op`: which of two addends is the residual."""
         trie = self._forms.tries.get((op, result))
         if trie is None:
-            return None
+            return []
         key = (value, op, result)
         if key not in self._searched:
-            self._searched[key] = None  # a form never contains itself
+            self._searched[key] = []  # a form never contains itself
             self._searched[key] = self._search_body(value, trie)
         return self._searched[key]
 
-    def _search_body(self, value: Any, trie: Trie[BodyForm]) -> Recognised | None:
+    def _search_body(self, value: Any, trie: Trie[BodyForm]) -> list[Recognised]:
         from fusiondsl.engine.match import Matcher
 
         found: list[Recognised] = []
 
         def accept(entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> bool:
             call = self._virtual(entry, slots, calls)
-            if call is None:
-                return False
-            found.append(call)
-            return True
+            if call is not None and not any(_same_args(call, other) for other in found):
+                found.append(call)
+            return len(found) >= MAX_READINGS
 
         matcher: Matcher[BodyForm] = Matcher(self._view, self, accept)
         for root, children in trie.roots.items():
             for call in self.producers(value, 0, root):
                 if matcher.run(children, call):
-                    return found[0]
-        return None
+                    return found
+        return found
 
     def _virtual(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
@@ -528,6 +561,11 @@ _UNBOUND: Any = object()
 
 def _same_literal(wanted: Any, given: Any) -> bool:
     return type(wanted) is type(given) and wanted == given
+
+
+def _same_args(call: Recognised, other: Recognised) -> bool:
+    # By identity: comparing symbolic sizes would ask for a guard.
+    return all(a is b for a, b in zip(call.args, other.args, strict=True))
 
 
 def _is_value(item: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ class Site:
     """Values of (place, result), duplicates included."""
     staying: set[fx.Node]
     """Own nodes that stay: kept calls, and preparation that somebody else uses too."""
+    twins: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    """Nodes outside the matched calls that repeat a matched primitive, with that one."""
     verdict: Any = None
 
     @property
@@ -145,8 +147,11 @@ def _check_users(view: View, site: Site) -> Problem | None:
         for user in _users(node, versions):
             if user in site.own:
                 continue
-            duplicate = _duplicate(view, site, node, user)
-            if duplicate is not None:
+            if _sizes_buffers(site, user):
+                site.own[user] = -1
+                continue
+            duplicate = _duplicate(view, site, node, user) or _twins(site, user)
+            if duplicate:
                 visible = _visible(site)
                 pending.extend(duplicate)
                 continue
@@ -181,6 +186,14 @@ def _users(value: Any, versions: list[Version]) -> Iterator[fx.Node]:
     """Who reads a value; readers of a later version of the same buffer do not."""
     later = {user for v in versions if v.node is value for user in v.users}
     yield from (user for user in value.users if user not in later)
+
+
+def _sizes_buffers(site: Site, user: fx.Node) -> bool:
+    """A size that is read for nothing but the site itself and its buffers goes with them."""
+    if user.target is not torch.ops.aten.sym_size.int:
+        return False
+    buffers = {buffer for call in site.calls for buffer in call.buffers}
+    return all(reader in site.own or reader in buffers for reader in user.users)
 
 
 def _may_stay(site: Site, node: fx.Node, visible: set[Any]) -> bool:
@@ -242,6 +255,50 @@ def _merge(site: Site, place: int, matched: Recognised, call: Call) -> list[fx.N
     for node in added:
         site.own.setdefault(node, place)
     return list(dict.fromkeys(added))
+
+
+def _twins(site: Site, user: fx.Node) -> list[fx.Node]:
+    """`user` and what follows from it, as far as they repeat primitives of the site."""
+    added: list[fx.Node] = []
+    waiting = [user]
+    while waiting:
+        waiting.sort(reverse=True)  # in graph order, so that operands come first
+        node = waiting.pop()
+        original = None if node in site.own else _original(site, node)
+        if original is None:
+            continue
+        site.twins[node] = original
+        site.own[node] = site.own[original]
+        for values in site.results.values():
+            if original in values:
+                values.append(node)
+        added.append(node)
+        waiting.extend(node.users)
+    return added
+
+
+def _original(site: Site, node: fx.Node) -> fx.Node | None:
+    pure = node.target in aten.READERS or node.target in aten.VIEWS
+    if not (pure or _is_split(node)):
+        return None
+    read = [site.twins.get(source, source) for source in node.all_input_nodes]
+    candidates = (n for n in (read[0].users if read else ()) if n in site.own and n.target is node.target)
+    return next((n for n in candidates if _same_call(site, n, node)), None)
+
+
+def _same_call(site: Site, left: fx.Node, right: fx.Node) -> bool:
+    twins = site.twins
+
+    def same(a: Any, b: Any) -> bool:
+        if isinstance(a, fx.Node) or isinstance(b, fx.Node):
+            return twins.get(a, a) is twins.get(b, b)
+        if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+            return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return type(a) is type(b) and a == b
+
+    if left.kwargs.keys() != right.kwargs.keys() or not same(left.args, right.args):
+        return False
+    return all(same(left.kwargs[key], right.kwargs[key]) for key in left.kwargs)
 
 
 def _equal_args(view: View, left: Call, right: Call) -> bool:
