@@ -11,11 +11,11 @@ import json
 import os
 import tempfile
 from dataclasses import dataclass, replace
-from importlib import metadata
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fusiondsl import ir
+from fusiondsl import __version__, ir
 from fusiondsl.backends.plain import Damaged, Json, decode, encode
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
@@ -39,12 +39,13 @@ class Artifact:
 
 def dumps(program: ir.Program, target: Target) -> bytes:
     """The artifact as bytes, the same for the same program and target wherever it is made."""
-    program = replace(program, files=tuple(map(_portable, program.files)))
-    body = _json({"program": encode(program, _portable), "target": _target_data(target)})
+    file_name = cache(_portable)
+    program = replace(program, files=tuple(map(file_name, program.files)))
+    body = _json({"program": encode(program, file_name), "target": _target_data(target)})
     header: Json = {
         "format": FORMAT,
         "version": VERSION,
-        "writer": _own_version(),
+        "writer": __version__,
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
     }
@@ -98,23 +99,34 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """All of `data` or nothing: a reader never sees half a file."""
+    """All of `data` or nothing: a reader never sees half a file.
+
+    A link is followed, and a device or pipe (`/dev/stdout`) is written to, never replaced.
+    """
     place = Path(path)
     try:
-        mode = _mode_for(place)
-        handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        if place.exists() and not place.is_file():
+            place.write_bytes(data)
+        else:
+            _replace(place.resolve(), data)
     except (OSError, ValueError) as error:
         _refuse("FD644", f"cannot write `{place}`: {_reason(error)}")
+
+
+def _replace(place: Path, data: bytes) -> None:
+    mode = _mode_for(place)
+    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(place)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        _refuse("FD644", f"cannot write `{place}`: {_reason(error)}")
+        temporary.chmod(mode)
+        temporary.replace(place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _mode_for(place: Path) -> int:
@@ -153,7 +165,7 @@ def _refuse_version(header: dict[str, Any], name: str) -> NoReturn:
     found, writer = str(header.get("version"))[:20], str(header.get("writer"))[:20]
     _refuse(
         "FD643",
-        f"`{name}` has format version {found}, and this is fusiondsl {_own_version()}, which reads "
+        f"`{name}` has format version {found}, and this is fusiondsl {__version__}, which reads "
         f"version {VERSION}",
         help=f"fusiondsl {writer} wrote it: compile the rules again, or use that version",
     )
@@ -174,13 +186,6 @@ def _shown(error: Exception) -> str:
         return "nested too deeply"
     text = f"no {error}" if isinstance(error, KeyError) else str(error)
     return text[:200]
-
-
-def _own_version() -> str:
-    try:
-        return metadata.version("fusiondsl")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 # --- content -----------------------------------------------------------------------------------

@@ -88,14 +88,15 @@ def encode(value: object, file_name: Callable[[str], str] | None = str) -> Json:
         return [encode(item, file_name) for item in value]
     if isinstance(value, Mapping):
         return {str(key): encode(item, file_name) for key, item in value.items()}
-    name = _NAMES.get(type(value))
+    cls: type = type(value)
+    name = _NAMES.get(cls)
     if name is None:
-        raise TypeError(f"{type(value).__name__} has no plain form")
+        raise TypeError(f"{cls.__name__} has no plain form")
     data: dict[str, Json] = {"is": name}
-    for item in fields(value):  # type: ignore[arg-type]  # a class of the table is a dataclass
+    for item in _fields(cls).values():
         part = getattr(value, item.name)
         if isinstance(part, Span):
-            if type(value) in _PROGRAM and file_name is not None:
+            if cls in _PROGRAM and file_name is not None:
                 data[_SPAN] = _position(part, file_name)
         elif item.name not in ("span", "func_span") and not _same(part, item.default):
             data[item.name] = encode(part, file_name)
@@ -136,7 +137,7 @@ class _Decoder:
         return self.instance(_CLASSES[name], data)
 
     def instance(self, cls: type, data: dict[str, Json]) -> object:
-        known, hints = _fields(cls)
+        known, hints = _fields(cls), _hints(cls)
         values: dict[str, object] = {}
         for key, item in data.items():
             if key in ("is", _SPAN):
@@ -162,8 +163,18 @@ class _Decoder:
 
 
 @cache
-def _fields(cls: type) -> tuple[dict[str, Field[Any]], dict[str, Any]]:
-    return {field.name: field for field in fields(cls)}, get_type_hints(cls)
+def _fields(cls: type) -> dict[str, Field[Any]]:
+    return {field.name: field for field in fields(cls)}
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
 
 
 def _required(field: Field[Any]) -> bool:
@@ -172,7 +183,7 @@ def _required(field: Field[Any]) -> bool:
 
 def _fits(value: object, hint: Any) -> bool:
     """Is a decoded value of the annotated type? Instances were checked when they were built."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin, args = _parts(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(value, arg) for arg in args)
     if origin is tuple:

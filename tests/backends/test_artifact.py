@@ -329,6 +329,19 @@ def test_a_failed_write_leaves_what_was_there(
     assert [p.name for p in tmp_path.iterdir()] == ["pack.fused"]
 
 
+def test_links_are_followed_and_devices_written_to(tmp_path: Path) -> None:
+    (tmp_path / "real.fused").write_text("old")
+    (tmp_path / "link.fused").symlink_to(tmp_path / "real.fused")
+    artifact.save(tmp_path / "link.fused", PROGRAM, TARGET)
+    assert (tmp_path / "link.fused").is_symlink()
+    assert artifact.load(tmp_path / "real.fused").program == PROGRAM
+    (tmp_path / "null").symlink_to("/dev/null")
+    artifact.save(tmp_path / "null", PROGRAM, TARGET)
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(FusionError, match=r"FD644: cannot write `.*`: Is a directory"):
+        artifact.save(tmp_path, PROGRAM, TARGET)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")]
 )
