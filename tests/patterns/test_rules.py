@@ -100,9 +100,10 @@ def mxfp4_then_values(actual: tuple[Any, ...], expected: tuple[Any, ...]) -> Non
 
 
 def product_then_values(actual: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    """A flipped code of the activation moves every output of its row a little."""
     maximum, mean = relative_error(actual[0], expected[0])
-    assert maximum <= 0.1
-    assert mean <= 0.01
+    assert maximum <= 0.2
+    assert mean <= 0.02
     same_values(actual[1:], expected[1:])
 
 
@@ -141,11 +142,22 @@ TOKEN_QUANTS = [s.token_custom, s.token_aiter, s.token_native]
 GROUP_QUANTS = [s.group_custom, s.group_aiter, s.group_native]
 SILUS = [s.silu_custom, s.silu_custom_gpu, s.silu_sliced, s.silu_chunked, s.silu_f32]
 
-norms = pytest.mark.parametrize("norm", NORMS, ids=lambda f: f.__name__)
-add_norms = pytest.mark.parametrize("norm", ADD_NORMS, ids=lambda f: f.__name__)
-token_quants = pytest.mark.parametrize("quant", TOKEN_QUANTS, ids=lambda f: f.__name__)
-group_quants = pytest.mark.parametrize("quant", GROUP_QUANTS, ids=lambda f: f.__name__)
-silus = pytest.mark.parametrize("silu", SILUS, ids=lambda f: f.__name__)
+
+def names(function: Source) -> str:
+    return function.__name__
+
+
+def pairs(left: list[Source], right: list[Source]) -> pytest.MarkDecorator:
+    """Each spelling of either op at least once, not all combinations."""
+    count = max(len(left), len(right))
+    values = [(left[i % len(left)], right[i % len(right)]) for i in range(count)]
+    return pytest.mark.parametrize(("norm", "quant"), values, ids=names)
+
+
+norms = pytest.mark.parametrize("norm", NORMS, ids=names)
+add_norms = pytest.mark.parametrize("norm", ADD_NORMS, ids=names)
+group_quants = pytest.mark.parametrize("quant", GROUP_QUANTS, ids=names)
+silus = pytest.mark.parametrize("silu", SILUS, ids=names)
 
 
 # --- all-reduce and norm -------------------------------------------------------------------------
@@ -173,6 +185,19 @@ def test_allreduce_add_rms_norm_with_a_dead_residual() -> None:
         return s.add_norm_vllm_ir(s.reduce_vllm(x), residual, weight)[0]
 
     check(source, add_inputs, "allreduce_add_rms_norm", same_values)
+
+
+@pytest.mark.parametrize("functionalized", [1, 2])
+def test_a_norm_that_writes_in_place(functionalized: int) -> None:
+    def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
+        reduced, total = s.reduce_vllm(x), residual * 2
+        torch.ops._C.fused_add_rms_norm(reduced, total, weight, s.EPS)
+        return reduced, total
+
+    captured = post_grad(source, *add_inputs(7), functionalized=functionalized)
+    assert apply(captured).counts == {"allreduce_add_rms_norm": 1}
+    for tokens in (7, 128):
+        same_values(captured.run(add_inputs(tokens), tokens), source(*add_inputs(tokens)))
 
 
 @pytest.mark.parametrize("tp_size", [2, 4, 8])
@@ -214,8 +239,7 @@ def test_allreduce_add_gemma_rms_norm(dead: bool) -> None:
     assert fused.args[2].meta["val"].dtype is BF16  # the weight itself, not the sum
 
 
-@norms
-@group_quants
+@pairs(NORMS, GROUP_QUANTS)
 def test_allreduce_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     def source(x: Tensor, weight: Tensor) -> Any:
         return quant(norm(s.reduce_vllm(x), weight))
@@ -223,8 +247,7 @@ def test_allreduce_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     check(source, plain_inputs, "allreduce_rms_norm_group_quant", fp8_then_values)
 
 
-@add_norms
-@group_quants
+@pairs(ADD_NORMS, GROUP_QUANTS)
 def test_allreduce_add_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
         y, total = norm(s.reduce_vllm(x), residual, weight)
@@ -254,8 +277,7 @@ def test_the_norm_is_kept_for_a_second_consumer(quant: Source) -> None:
 # --- norm and quantisation -----------------------------------------------------------------------
 
 
-@norms
-@token_quants
+@pairs(NORMS, TOKEN_QUANTS)
 def test_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
     check(
         lambda x, weight: quant(norm(x, weight)),
@@ -265,8 +287,7 @@ def test_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
     )
 
 
-@add_norms
-@token_quants
+@pairs(ADD_NORMS, TOKEN_QUANTS)
 def test_add_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
     def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
         y, total = norm(x, residual, weight)
@@ -275,8 +296,7 @@ def test_add_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
     check(source, add_inputs, "add_rms_norm_per_token_quant", fp8_then_values)
 
 
-@norms
-@group_quants
+@pairs(NORMS, GROUP_QUANTS)
 def test_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     check(
         lambda x, weight: quant(norm(x, weight)),
@@ -286,8 +306,7 @@ def test_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     )
 
 
-@add_norms
-@group_quants
+@pairs(ADD_NORMS, GROUP_QUANTS)
 def test_add_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
         y, total = norm(x, residual, weight)
@@ -313,7 +332,7 @@ def test_one_norm_feeds_two_quants(quant: Source) -> None:
     assert len(fused) == 1
 
 
-@pytest.mark.parametrize("quant", [*TOKEN_QUANTS, *GROUP_QUANTS], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("quant", [*TOKEN_QUANTS, *GROUP_QUANTS], ids=names)
 def test_a_view_between_norm_and_quant(quant: Source) -> None:
     def source(x: Tensor, weight: Tensor) -> Any:
         return quant(s.norm_vllm_ir(x, weight).reshape(-1, H))

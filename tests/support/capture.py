@@ -81,7 +81,7 @@ def post_grad(
     shared = [i for i, a in enumerate(args) if dynamic and a.dim() > 1 and a.shape[0] == rows]
 
     def related(*tensors: torch.Tensor) -> Any:
-        for i in shared:  # one symbol for all of them
+        for i in shared[1:]:  # one symbol for all of them
             torch._check(tensors[i].shape[0] == tensors[0].shape[0])
         return function(*tensors)
 
