@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.scope import Scope
+from fusiondsl.analysis.sizes import Sizes
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.ir.program import Condition, Difference
+from fusiondsl.dims.expr import Binary, Expr, Name
+from fusiondsl.ir.program import Condition, Difference, TensorType, Type
 from fusiondsl.syntax import ast
 
 DIFFERENCES = (
@@ -45,6 +48,26 @@ def _claim_label(label: ast.Ident, labels: dict[str, Span], scope: Scope) -> Non
             label.span,
             labels=[Label(first, "first here")],
         )
+
+
+def learned(
+    dtypes: DTypes, sizes: Sizes, known: Iterable[Condition], optional: set[str]
+) -> tuple[Condition, ...]:
+    """What a pattern takes for granted, as conditions that nobody has to write.
+
+    `optional` holds the dtypes of inputs that may be `none`: they have no dtype then.
+    """
+    written = {c.expr for c in known}
+    pairs: list[tuple[Expr, Expr]] = [
+        (Name(a), Name(b)) for a, b in dtypes.learned if a not in optional and b not in optional
+    ]
+    pairs.extend(sizes.learned)
+    made = (Condition(None, Binary("==", a, b)) for a, b in pairs)
+    return tuple(dict.fromkeys(c for c in made if c.expr not in written))
+
+
+def optional_dtypes(types: Iterable[Type | None]) -> set[str]:
+    return {t.dtype for t in types if isinstance(t, TensorType) and t.optional}
 
 
 def differences(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.body import computed, reads
-from fusiondsl.analysis.clauses import conditions, differences
+from fusiondsl.analysis.clauses import conditions, differences, learned, optional_dtypes
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import conjuncts, rewrite
@@ -124,6 +124,10 @@ class OpBuilder:
     def _is_result(self, name: str) -> bool:
         return any(r.name == name for r in self.decl.call_results)
 
+    @property
+    def _optional(self) -> set[str]:
+        return optional_dtypes(p.type for p in self.decl.params)
+
     def _lowering(self, where: Sequence[Condition], *, means: bool) -> Lowering:
         scope = self._inner_scope()
         dtypes = DTypes(scope.dtype_set)
@@ -229,25 +233,11 @@ class OpBuilder:
             body=calls,
             results=results,
             fixed=self._fixed(form, calls, where),
-            where=where + self._learned(lowering, where),
+            where=where + learned(lowering.dtypes, lowering.scope.sizes, where, self._optional),
             differs=differences(form.differs, self.scope, self._is_result),
             types=types,
             span=form.name.span,
         )
-
-    def _learned(self, lowering: Lowering, where: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Dtypes that the spelling needs to be equal, as conditions of the form."""
-        optional = {
-            p.type.dtype
-            for p in self.decl.params
-            if isinstance(p.type, TensorType) and p.type.optional
-        }
-        learned = []
-        for left, right in lowering.dtypes.learned:
-            if left not in optional and right not in optional:
-                learned.append(Condition(None, Binary("==", Name(left), Name(right))))
-        known = {c.expr for c in where}
-        return tuple(dict.fromkeys(c for c in learned if c.expr not in known))
 
     def _fixed(
         self, form: ast.Form, calls: Iterable[Call], where: Sequence[Condition]

@@ -215,9 +215,11 @@ class Lowering:
         if isinstance(found, Wildcard) or wanted == found:
             return True
         same = self.scope.sizes.equal(wanted, found)
-        introduced = isinstance(wanted, Name) and wanted.id in new
-        if same is None and (self.assume or introduced):
+        if same is None and isinstance(wanted, Name) and wanted.id in new:
             self.scope.sizes.assume_equal(wanted, found)
+            return True
+        if same is None and self.assume:
+            self.scope.sizes.learn_equal(wanted, found)
             return True
         return same is True
 

@@ -17,7 +17,7 @@ from fusiondsl.ir.program import OpDecl, Rule
 MAX_REPORTS = 20
 """After so many pairs without an order the rest is only counted."""
 
-MAX_PARTNERS = 50
+MAX_PARTNERS = 20
 """How many rules with one and the same source are compared pair by pair with each of them."""
 
 
@@ -57,6 +57,7 @@ class _Arrangement:
             self._later[item.first].add(item.second)
         self._edges: dict[str, set[str]] = defaultdict(set)
         self._undecided = 0
+        self._dead: set[str] = set()
         self._sizes: dict[str, int] = {}
 
     def run(self) -> tuple[Rule, ...]:
@@ -150,6 +151,9 @@ class _Arrangement:
             self.diagnostics.error("FD401", f"{rest} more pairs of rules have no order", None)
 
     def _shadowed(self, first: Rule, second: Rule) -> None:
+        if second.name in self._dead:
+            return
+        self._dead.add(second.name)
         labels = [Label(first.span, "this rule takes every such site")] if first.span else []
         self.diagnostics.warning(
             "FD404",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from fusiondsl.analysis.exprs import conjuncts
@@ -18,12 +19,21 @@ T = TypeVar("T")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Demands:
     """What has to hold for a rule to fire, over canonical names."""
 
     texts: frozenset[str]
     exprs: tuple[Expr, ...]
+
+    @cached_property
+    def by_term(self) -> dict[str, list[_Constraint]]:
+        """What is demanded of each term."""
+        found: dict[str, list[_Constraint]] = {}
+        for expr in self.exprs:
+            for term, constraint in _constraints(expr):
+                found.setdefault(term, []).append(constraint)
+        return found
 
 
 def demands_of(source: Source, ops: Mapping[str, OpDecl]) -> Demands:
@@ -39,10 +49,11 @@ def demands_of(source: Source, ops: Mapping[str, OpDecl]) -> Demands:
 
 def disjoint(a: Demands, b: Demands) -> bool:
     """Is it certain that no site fits both? Compares conditions on one and the same term."""
-    mine, others = _by_term(a.exprs), _by_term(b.exprs)
+    mine, others = a.by_term, b.by_term
     return any(
         _exclude(one, other)
         for term in mine.keys() & others.keys()
+        if mine[term] != others[term]
         for one in mine[term]
         for other in others[term]
     )
@@ -55,14 +66,6 @@ class _Constraint:
     values: frozenset[str] | None = None
     lo: float | None = None
     hi: float | None = None
-
-
-def _by_term(exprs: Iterable[Expr]) -> dict[str, list[_Constraint]]:
-    found: dict[str, list[_Constraint]] = {}
-    for expr in exprs:
-        for term, constraint in _constraints(expr):
-            found.setdefault(term, []).append(constraint)
-    return found
 
 
 def _constraints(expr: Expr) -> Iterator[tuple[str, _Constraint]]:
@@ -148,8 +151,6 @@ def prefer(a: Candidate, b: Candidate) -> int | None:
     literals = _subset_order(a.source.literal_positions, b.source.literal_positions)
     if literals in (-1, 1):
         return literals
-    if disjoint(a.demands, b.demands):
-        return 0
     left, right = len(a.source.survivors), len(b.source.survivors)
     if left != right:
         return -1 if left < right else 1
@@ -158,7 +159,7 @@ def prefer(a: Candidate, b: Candidate) -> int | None:
         return stronger
     if a.replacement == b.replacement and a.source.survivors == b.source.survivors:
         return 0
-    return None
+    return 0 if disjoint(a.demands, b.demands) else None
 
 
 def _subset_order(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_
 
 from fusiondsl.analysis import facts
-from fusiondsl.analysis.clauses import conditions, differences
+from fusiondsl.analysis.clauses import conditions, differences, learned, optional_dtypes
 from fusiondsl.analysis.compare import dtype_problem, layout_problem, shape_problem
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
@@ -21,8 +21,8 @@ from fusiondsl.analysis.values import TensorValue
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.dims.expr import Binary, DType, Name
 from fusiondsl.dims.expr import Call as CallExpr
+from fusiondsl.dims.expr import DType
 from fusiondsl.ir.program import (
     Call,
     Condition,
@@ -136,16 +136,10 @@ class RuleBuilder:
 
     def _where(self, match: Lowering) -> tuple[Condition, ...]:
         where = conditions(self.written.where, self.scope)
-        learned = self._learned()
+        optional = optional_dtypes(self.scope.tensors.values())
+        implied = learned(self.dtypes, self.scope.sizes, where, optional)
         facts.assume(where, self.scope, self.dtypes)
-        return where + learned
-
-    def _learned(self) -> tuple[Condition, ...]:
-        """Dtypes the source needs to be equal: conditions nobody has to write."""
-        optional = {t.dtype for t in self.scope.tensors.values() if t is not None and t.optional}
-        pairs = [p for p in self.dtypes.learned if not optional & set(p)]
-        made = (Condition(None, Binary("==", Name(a), Name(b))) for a, b in pairs)
-        return tuple(dict.fromkeys(made))
+        return where + implied
 
     def _replace(self, match: Lowering) -> Lowering:
         replace = Lowering(

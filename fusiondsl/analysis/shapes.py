@@ -133,7 +133,7 @@ class Shapes:
         if same is True or _has_unknown(value.type.dims):
             return True
         if same is None and self.low.assume:
-            sizes.assume_equal(before, after)
+            sizes.learn_equal(before, after)
             return True
         why = "the numbers of elements differ"
         if same is None:
@@ -301,7 +301,7 @@ class Shapes:
         full = value.type.dims[axis]
         same = self.low.scope.sizes.equal(total, full)
         if same is None and self.low.assume:
-            self.low.scope.sizes.assume_equal(full, total)
+            self.low.scope.sizes.learn_equal(full, total)
         elif same is not True:
             self.low.error(
                 "FD211",
@@ -384,7 +384,7 @@ class Shapes:
             return None
         same = self.low.scope.sizes.equal(a, b)
         if same is None and self.low.assume and not isinstance(a, Spread):
-            self.low.scope.sizes.assume_equal(a, b)
+            self.low.scope.sizes.learn_equal(a, b)
             same = True
         return a if same is True else None
 

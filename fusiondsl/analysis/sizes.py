@@ -25,6 +25,8 @@ class Sizes:
         self._equal: dict[str, Dim] = {}
         self._whole: dict[str, Dim] | None = None
         self._opaque: dict[str, Expr] = {}
+        self.learned: list[tuple[Expr, Expr]] = []
+        """Equalities that a pattern takes for granted: nothing written says them."""
 
     # --- facts ---------------------------------------------------------------------------------
 
@@ -36,6 +38,11 @@ class Sizes:
             if symbol is not None and symbol not in self._equal and not self._loops(symbol, value):
                 self._equal[symbol] = value
                 return
+
+    def learn_equal(self, left: Expr, right: Expr) -> None:
+        """Takes an equality for granted that somebody has to check later."""
+        self.learned.append((left, right))
+        self.assume_equal(left, right)
 
     def assume_multiple(self, left: Expr, right: Expr) -> None:
         """`left % right == 0`."""

@@ -57,7 +57,7 @@ class Source:
         left = (*(old for old, _ in self.rule.outputs), *self.rule.kept)
         return frozenset(self.names.get(name, name) for name in left)
 
-    @property
+    @cached_property
     def literal_positions(self) -> frozenset[int]:
         return frozenset(i for i, text in enumerate(self.scalars) if text is not None)
 

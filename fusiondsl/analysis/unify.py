@@ -223,7 +223,7 @@ class Unifier:
         if same is True or isinstance(expected, Wildcard) or isinstance(found, Wildcard):
             return None
         if same is None and self.assume:
-            self.sizes.assume_equal(_scalar_size(expected), _scalar_size(found))
+            self.sizes.learn_equal(_scalar_size(expected), _scalar_size(found))
             return None
         sizes = f"`{render(found)}` where `{self.decl.name}` needs `{render(expected)}`"
         if name is not None:
