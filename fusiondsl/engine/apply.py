@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from fusiondsl import ir
-from fusiondsl.dims import show
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
@@ -22,7 +20,8 @@ from fusiondsl.engine.recognise import Recognised, Recogniser
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
 from fusiondsl.engine.site import Site, assemble, form_names
 from fusiondsl.engine.sizes import Sizes
-from fusiondsl.engine.typecheck import Problem, scalar_value
+from fusiondsl.engine.stops import Stop
+from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 
 
@@ -60,7 +59,8 @@ def apply(
         run.stratum(trie)
     return Report(
         tuple(run.fired),
-        tuple(run.refusals()),
+        tuple(run.refused()),
+        tuple(map(Stop.of, run.near)),
         compiled.ineligible,
         before,
         len(graph.nodes),
@@ -76,7 +76,7 @@ class _Run:
         self._rewrite = rewrite
         self.fired: list[Fired] = []
         self._refused: dict[tuple[str, str], Refusal] = {}
-        self._near: list[Near[CompiledRule]] = []
+        self.near: list[Near[CompiledRule]] = []
         self._fake_mode, self._shape_env = _fake_mode_of(graph)
         self._sizes = Sizes(graph)
         self._forms = FormCheck(compiled, self._shape_env)
@@ -110,7 +110,7 @@ class _Run:
                 found.append(candidate)
             return False
 
-        matcher: Matcher[CompiledRule] = Matcher(view, recogniser, accept, self._near)
+        matcher: Matcher[CompiledRule] = Matcher(view, recogniser, accept, self.near)
         for op, children in trie.roots.items():
             live = [(args, node) for args, node in children if self._possible(recogniser, node)]
             if not live:
@@ -202,54 +202,8 @@ class _Run:
         if known is None or known.matched <= matched:
             self._refused[(rule.name, node.name)] = refusal
 
-    def refusals(self) -> Iterable[Refusal]:
-        fired = {(site.rule, site.node) for site in self.fired}
-        for near in self._near:
-            for rule, node, problem in explain_near(near):
-                if (rule.name, node.name) not in self._refused:
-                    self._refuse(rule, node, problem, matched=len(near.calls))
-        return [r for key, r in self._refused.items() if key not in fired]
-
-
-_MANY = 16
-"""More rules than this at one stop are not reported one by one."""
-
-
-def explain_near(near: Near[CompiledRule]) -> Iterable[tuple[CompiledRule, fx.Node, Problem]]:
-    """What a stopped match program means for the rules behind it."""
-    anchor = near.calls[0].node
-    members = near.node.members
-    if len(members) > _MANY:
-        return
-    for rule in members:
-        yield rule, anchor, _near_problem(near, rule)
-
-
-def _near_problem(near: Near[CompiledRule], rule: CompiledRule) -> Problem:
-    if near.kind == "constant":
-        leaf, values = near.detail
-        return _constant_problem(dict(zip(leaf.slots, values, strict=True)), rule)
-    wanted = " or ".join(sorted(near.detail))
-    found = near.value
-    name = getattr(found, "name", found)
-    return Problem("structure", f"expected {wanted} at {name}, found {_describe(found)}")
-
-
-def _constant_problem(found: dict[int, Any], rule: CompiledRule) -> Problem:
-    for slot, operand in rule.path.constants:
-        if isinstance(operand, ir.Const) and slot in found:
-            wanted = show(operand.value)
-            if wanted != show(scalar_value(found[slot])):
-                return Problem("constant", f"found {found[slot]!r} where the rule wants {wanted}")
-    return Problem("constant", f"found {', '.join(map(repr, found.values()))}")
-
-
-def _describe(value: Any) -> str:
-    if not isinstance(value, fx.Node):
-        return repr(value)
-    if value.op != "call_function":
-        return f"the {value.op} {value.name}"
-    return str(value.target)
+    def refused(self) -> Iterable[Refusal]:
+        return self._refused.values()
 
 
 def _fake_mode_of(graph: fx.Graph) -> tuple[Any, Any]:

@@ -232,9 +232,10 @@ def buffer_kinds(
     """Shape and dtype of every write-only buffer of a call.
 
     What the rule says of the result counts, in the rule's names; for results it does not name, the
-    declaration in its own.
+    declaration in its own. Leading dimensions are those of the arguments the call gets.
     """
     assert step.binding is not None
+    leading = _leading(step.binding, args)
     own: dict[str, Any] | None = None
     kinds: dict[str, tuple[tuple[Size, ...], torch.dtype]] = {}
     names = dict(zip([r.name for r in step.binding.decl.call_results], step.results, strict=False))
@@ -251,8 +252,25 @@ def buffer_kinds(
             assert isinstance(param.type, ir.TensorType)
             declared, scope = param.type, own
         shape = buffer_shape(declared, scope, facts)
+        assert isinstance(param.type, ir.TensorType)
+        first = param.type.dims[0] if param.type.dims else None
+        if isinstance(first, Spread) and first.name in leading:
+            shape = (*leading[first.name], *shape[1 - len(param.type.dims) :])
         kinds[param.name] = shape, buffer_dtype(compiled, declared, scope)
     return kinds
+
+
+def _leading(binding: Binding, args: list[Any]) -> dict[str, tuple[Size, ...]]:
+    """What stands for each `name..` of the declaration."""
+    found: dict[str, tuple[Size, ...]] = {}
+    for param, value in zip(binding.decl.call_params, args, strict=True):
+        if not isinstance(param.type, ir.TensorType) or not isinstance(value, torch.Tensor):
+            continue
+        first = param.type.dims[0] if param.type.dims else None
+        if isinstance(first, Spread):
+            shape = shape_of(value)
+            found.setdefault(first.name, shape[: len(shape) - len(param.type.dims) + 1])
+    return found
 
 
 def buffer_shape(

@@ -37,6 +37,10 @@ class Verdict:
     operands: Operands | None = None
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Fake results of the right side, by name."""
+    same_shape: frozenset[str] = frozenset()
+    """Results of the right side that have the very shape of what they replace."""
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """What the emitter works out once for this verdict."""
 
 
 class Judge:
@@ -244,7 +248,12 @@ class Judge:
             return Verdict(Problem("structure", str(error)))
         if isinstance(outcome, Problem):
             return Verdict(outcome)
-        return Verdict(self._expressible(site, outcome), None, scope, operands, outcome)
+        same = frozenset(
+            written
+            for written, (_, tensor) in wanted.items()
+            if shape_of(outcome[written]) == shape_of(tensor)
+        )
+        return Verdict(self._expressible(site, outcome), None, scope, operands, outcome, same)
 
     def _expressible(self, site: Site, values: Mapping[str, torch.Tensor]) -> Problem | None:
         tensors = [node for _, node in site.inputs() if isinstance(node, fx.Node)]

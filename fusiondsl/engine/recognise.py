@@ -22,7 +22,6 @@ from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import UNSET, Path, Trie, sinks, walk
 from fusiondsl.engine.view import Call, View
 
-
 MAX_READINGS = 4
 """Forms that differ in their arguments only, tried one after the other at one value."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
+from typing import Protocol
 
 
 class RefusalKind(Enum):
@@ -64,12 +67,21 @@ class Ineligible:
     label: str | None = None
 
 
+class NearMiss(Protocol):
+    """A stopped match program, kept without the graph and spelled out on demand."""
+
+    def refusals(self) -> Iterable[Refusal]: ...
+
+
 @dataclass(frozen=True)
 class Report:
     """The outcome of one `apply`."""
 
     fired: tuple[Fired, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    settled: tuple[Refusal, ...] = ()
+    """Refusals of sites whose whole source stood there."""
+    near: tuple[NearMiss, ...] = ()
+    """Places where part of a source stood; `refused` spells them out."""
     ineligible: tuple[Ineligible, ...] = ()
     nodes_before: int = 0
     nodes_after: int = 0
@@ -79,6 +91,19 @@ class Report:
     def __post_init__(self) -> None:
         counts = Counter(site.rule for site in self.fired)
         object.__setattr__(self, "counts", dict(sorted(counts.items())))
+
+    @cached_property
+    def refused(self) -> tuple[Refusal, ...]:
+        """Every site where a rule was tried and did not fire."""
+        done = {(site.rule, site.node) for site in self.fired}
+        refused = {(r.rule, r.node): r for r in self.settled if (r.rule, r.node) not in done}
+        for miss in self.near:
+            for refusal in miss.refusals():
+                key = (refusal.rule, refusal.node)
+                known = refused.get(key)
+                if key not in done and (known is None or known.matched < refusal.matched):
+                    refused[key] = refusal
+        return tuple(refused.values())
 
     def refusals_of(self, rule: str) -> tuple[Refusal, ...]:
         return tuple(r for r in self.refused if r.rule == rule)

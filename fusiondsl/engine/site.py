@@ -107,6 +107,8 @@ def _collect(view: View, site: Site) -> None:
         for arg in call.args:
             if isinstance(arg, fx.Node):
                 _collect_between(view, site, arg)
+        if call.spelled:
+            continue
         for node in call.nodes:
             for arg in node.all_input_nodes:
                 if arg not in own and arg.target in aten.NO_OPS:
@@ -282,7 +284,9 @@ def _original(site: Site, node: fx.Node) -> fx.Node | None:
     if not (pure or _is_split(node)):
         return None
     read = [site.twins.get(source, source) for source in node.all_input_nodes]
-    candidates = (n for n in (read[0].users if read else ()) if n in site.own and n.target is node.target)
+    candidates = (
+        n for n in (read[0].users if read else ()) if n in site.own and n.target is node.target
+    )
     return next((n for n in candidates if _same_call(site, n, node)), None)
 
 

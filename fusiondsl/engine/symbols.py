@@ -90,7 +90,9 @@ def shape_of(value: torch.Tensor) -> tuple[Size, ...]:
 def signature_of(value: torch.Tensor) -> Signature:
     steps: tuple[Any, ...] = value.stride()
     strides = tuple([s if type(s) is int else _dim_of_expr(s.node.expr) for s in steps])
-    return value.dtype, shape_of(value), strides, value.device
+    # FakeTensor's `device` goes through two properties; this is read for every matched value.
+    device = getattr(value, "_fake_device", None) or value.device
+    return value.dtype, shape_of(value), strides, device
 
 
 def ranges_of(shape_env: Any, symbols: Iterable[str]) -> dict[str, Range]:
