@@ -54,7 +54,7 @@ def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
     diagnostics = Diagnostics()
     loader = Loader(diagnostics)
     loader.add_source(Source(name, text))
-    return _finish(_analyse(loader, diagnostics), diagnostics)
+    return _finish(analyse_loaded(loader, diagnostics), diagnostics)
 
 
 def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
@@ -63,7 +63,7 @@ def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
         loader = Loader(diagnostics)
         for path in paths:
             loader.add(_located(path))
-        return _analyse(loader, diagnostics)
+        return analyse_loaded(loader, diagnostics)
 
 
 @contextmanager
@@ -90,7 +90,7 @@ _ABSENT = frozenset({"FD110", "FD112", "FD114", "FD117", "FD118"})
 """What is said about names that are not known."""
 
 
-def _analyse(loader: Loader, diagnostics: Diagnostics) -> Program:
+def analyse_loaded(loader: Loader, diagnostics: Diagnostics) -> Program:
     modules = loader.finish()
     if not diagnostics.has_errors:
         return analyse(modules, diagnostics)

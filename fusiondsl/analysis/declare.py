@@ -132,8 +132,15 @@ class OpBuilder:
         scope = self._inner_scope()
         dtypes = DTypes(scope.dtype_set)
         facts.assume(where, scope, dtypes)
+        results = frozenset(r.name for r in self.decl.call_results) if means else frozenset()
         return Lowering(
-            scope, dtypes, self.signatures, assume=not means, means=means, wildcards=not means
+            scope,
+            dtypes,
+            self.signatures,
+            assume=not means,
+            means=means,
+            wildcards=not means,
+            own=results,
         )
 
     def _inner_scope(self) -> Scope:

@@ -69,7 +69,7 @@ def uninitialised_read(built: Built) -> None:
 
 def dropped_attribute(built: Built) -> None:
     """What the source depends on and the target never hears of changes results silently."""
-    used = _mentioned(built.rule.replace) | _in_conditions(built.rule.where)
+    used = _mentioned(built.rule.replace) | _in_conditions(built.rule.where) | _kept_inputs(built)
     for param in built.rule.params:
         if not isinstance(param.type, ScalarType) or param.name in used:
             continue
@@ -121,13 +121,12 @@ def dropped_input(built: Built) -> None:
 
 
 def _kept_inputs(built: Built) -> set[str]:
-    """What kept producers still read."""
-    return {
-        name
-        for call in built.rule.match
-        if any(result in built.rule.kept for result in call.results)
-        for name in reads(call)
-    }
+    """What kept producers still read, and the producers of that."""
+    read: set[str] = set(built.rule.kept)
+    for call in reversed(built.rule.match):
+        if any(result in read for result in call.results):
+            read.update(reads(call))
+    return read - set(built.rule.kept)
 
 
 def unbound_parameter(built: Built) -> None:

@@ -54,7 +54,8 @@ class Lowering:
     """Lowers the statements of one body.
 
     `assume` is set for patterns: what the graph must already satisfy is taken as a fact. `outer`
-    holds the values of another body that may be read (those of `match`, in `replace`).
+    holds the values of another body that may be read (those of `match`, in `replace`). `own`
+    names values that need a call of their own even where they equal others.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Lowering:
         outer: Body | None = None,
         first_temporary: int = 0,
         on_outer: Callable[[str, Span | None], None] | None = None,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.scope = scope
         self.dtypes = dtypes
@@ -78,6 +80,9 @@ class Lowering:
         self.wildcards = wildcards
         self.outer = outer
         self.on_outer = on_outer
+        self.own = own
+        self.arm = False
+        """In an arm of a `case` a name is not just another name of a value outside."""
         self.body = Body(first_temporary)
         self.bound: dict[str, Value | None] = {}
         """What each name of the body is; None after an error."""
@@ -129,7 +134,7 @@ class Lowering:
             return
         match value:
             case TensorValue():
-                if self.means and not self.body.is_fresh(value):
+                if (self.arm or name in self.own) and not self.body.is_fresh(value):
                     value = self.prims.copy(value, target.name.span)
                 self.body.bind(name, value, span)
                 self.bound[name] = self._annotated(target, self._named(name, value))
@@ -243,6 +248,7 @@ class Lowering:
         """One arm: it sees what stands before it, and its names may recur in the other arm."""
         saved = dict(self.scope.spans)
         arm = Lowering(self.scope, self.dtypes, self.signatures, assume=self.assume, means=True)
+        arm.arm = True
         arm.body = self.body.arm()
         arm.bound.update(self.bound)
         arm.statements(statements)

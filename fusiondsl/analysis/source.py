@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from itertools import count
 
 from fusiondsl.analysis.exprs import rewrite
 from fusiondsl.decl.primitives import PRIMITIVES
@@ -23,6 +24,7 @@ from fusiondsl.ir.program import (
     Rule,
     ScalarType,
     TensorType,
+    Type,
     Unrounded,
 )
 
@@ -75,12 +77,20 @@ class Source:
 def source_of(rule: Rule) -> Source:
     scalar_names = {p.name for p in rule.params if isinstance(p.type, ScalarType)}
     calls = tuple(_without_scalar_refs(call, scalar_names) for call in rule.match)
-    labels = _labels(rule, calls)
-    ordered = sorted(calls, key=lambda call: _call_label(call, labels))
+    read = {name for call in calls for _, name in _tensor_inputs(call)}
+    bare = [_only_read_results(call, read) for call in calls]
+    labels = _labels(rule, bare)
+    order = sorted(range(len(calls)), key=lambda index: _call_label(bare[index], labels))
+    ordered = [calls[index] for index in order]
     names = _canonical_names(rule, ordered, labels)
     skeleton = "\n".join(_call_text(call, names) for call in ordered)
     scalars = tuple(_literal(s) for call in ordered for s in _scalars(call))
     return Source(rule, calls, skeleton, scalars, names)
+
+
+def _only_read_results(call: Call, read: set[str]) -> Call:
+    """Whether a result that no call reads has a name says nothing about the source."""
+    return replace(call, results=tuple(r if r in read else None for r in call.results))
 
 
 def _without_scalar_refs(call: Call, scalars: set[str]) -> Call:
@@ -98,7 +108,7 @@ def _opaque(operand: Operand, scalars: set[str]) -> Operand:
 # --- labels: what a value looks like from where it stands ----------------------------------------
 
 
-def _labels(rule: Rule, calls: tuple[Call, ...]) -> dict[str, int]:
+def _labels(rule: Rule, calls: list[Call]) -> dict[str, int]:
     """Numbers that are equal for values with equal surroundings, whatever they are called."""
     labels = {p.name: 0 for p in rule.params if isinstance(p.type, TensorType)}
     for call in calls:
@@ -111,7 +121,7 @@ def _labels(rule: Rule, calls: tuple[Call, ...]) -> dict[str, int]:
     return labels
 
 
-def _refined(calls: tuple[Call, ...], labels: dict[str, int]) -> dict[str, int]:
+def _refined(calls: list[Call], labels: dict[str, int]) -> dict[str, int]:
     seen: dict[str, list[int]] = {name: [] for name in labels}
     for call in calls:
         around = _number((call.op, _inputs(call, labels), _outputs(call, labels)))
@@ -173,36 +183,41 @@ def _canonical_names(rule: Rule, calls: list[Call], labels: Mapping[str, int]) -
     for position, scalar in enumerate(s for call in calls for s in _scalars(call)):
         if isinstance(scalar, Computed) and isinstance(scalar.expr, Name):
             names.setdefault(scalar.expr.id, f"k{position}")
+    for index, call in enumerate(calls):
+        for position, result in enumerate(call.results):
+            if result is not None:
+                names[result] = f"c{index}.{position}"
+    params: list[str] = []
     for call in calls:
-        inputs = [name for _, name in _tensor_inputs(call)]
+        inputs = [name for _, name in _tensor_inputs(call) if name not in names]
         if _commutes(call):
             inputs.sort(key=lambda name: (labels.get(name, 0), name))
-        for name in (*inputs, *(r for r in call.results if r is not None)):
-            names.setdefault(name, f"v{len(names)}")
-    for param in sorted(rule.params, key=lambda p: names.get(p.name, p.name)):
-        names.setdefault(param.name, f"v{len(names)}")
-        if isinstance(param.type, TensorType):
-            _type_names(param.type, names)
+        params.extend(name for name in inputs if name not in params)
+    names.update((name, f"p{index}") for index, name in enumerate(params))
+    types = {p.name: p.type for p in rule.params}
+    _type_names([types[name] for name in params], names)
     return names
 
 
-def _type_names(kind: TensorType, names: dict[str, str]) -> None:
+def _type_names(kinds: list[Type], names: dict[str, str]) -> None:
     """Sizes and dtype variables in the order of the canonical parameters."""
-    if kind.dtype[:1].isupper():  # a variable
-        names.setdefault(kind.dtype, f"d{len(names)}")
-    for dim in kind.dims:
-        if isinstance(dim, Spread):
-            names.setdefault(dim.name, f"s{len(names)}")
-        elif isinstance(dim, Name):
-            names.setdefault(dim.id, f"s{len(names)}")
+    fresh = count()
+    for kind in kinds:
+        if not isinstance(kind, TensorType):
+            continue
+        written = [kind.dtype] if kind.dtype[:1].isupper() else []  # a variable
+        written.extend(dim.name for dim in kind.dims if isinstance(dim, Spread))
+        written.extend(dim.id for dim in kind.dims if isinstance(dim, Name))
+        for name in written:
+            if name not in names:
+                names[name] = f"t{next(fresh)}"
 
 
 def _call_text(call: Call, names: Mapping[str, str]) -> str:
     args = [_shape_of(arg, names) for arg in call.args]
     if _commutes(call):
         args.sort()
-    results = ",".join("_" if r is None else names[r] for r in call.results).rstrip(",_")
-    return f"{results}={call.op}({','.join(args)})"
+    return f"{call.op}({','.join(args)})"
 
 
 def _shape_of(operand: Operand, names: Mapping[str, str]) -> str:
@@ -244,7 +259,8 @@ def type_conditions(source: Source) -> frozenset[str]:
     found: set[str] = set()
     for param in source.rule.params:
         if isinstance(param.type, TensorType):
-            found.update(_demands(param.type, source.names[param.name], source))
+            name = source.names.get(param.name, param.name)
+            found.update(_demands(param.type, name, source))
     return frozenset(found)
 
 
