@@ -164,7 +164,8 @@ class _Run:
         return False
 
     def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
-        inputs = [self._emitter.current(value) for _, value in site.inputs()]
+        read = (*site.inputs(), *site.kept())
+        inputs = [self._emitter.current(value) for _, value in read]
         place = find_place(view, site, inputs)
         if isinstance(place, Problem):
             self._refuse(site.rule, site.anchor, place, matched=len(site.calls))

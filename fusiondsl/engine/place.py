@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
 from fusiondsl.engine.site import Site, output_values
@@ -106,21 +107,39 @@ def _crosses_write(view: View, site: Site, inputs: list[Any], place: Place) -> P
 
 def _crosses_effect(view: View, site: Site, place: Place) -> Problem | None:
     """Effects on one resource keep their order."""
+    for node in place.moved:
+        mine = _resources(view, node)
+        if mine and any(
+            other not in place.moved and mine & _resources(view, other)
+            for other in _between(node, place.point)
+        ):
+            return Problem("effect", f"{node.name} would have to move and has an effect")
     for index, effects in site.rule.effects.items():
-        resources = {effect.resource for effect in effects}
+        if index in site.rule.kept_calls:
+            continue
         origin = site.calls[index].node
-        if place.moved and any(_resources(view, node) & resources for node in place.moved):
-            return Problem("effect", f"an effect on {min(resources)} would have to move")
-        node = origin.next
-        while node is not place.point and node.op != "root":
-            if node not in site.own and _resources(view, node) & resources:
+        resources = {effect.resource for effect in effects}
+        for node in _between(min(origin, place.point, *place.moved), max(origin, place.point)):
+            # Before the call then and now, or after it both times.
+            stays_before = node < place.point and node not in place.moved
+            if node in site.own or (node < origin) == stays_before:
+                continue
+            if _resources(view, node) & resources:
                 return Problem("effect", f"{node.name} uses the same {min(resources)} in between")
-            node = node.next
     return None
+
+
+def _between(first: fx.Node, second: fx.Node) -> Iterator[fx.Node]:
+    """Nodes from one to the other, whichever comes first; neither end of the graph."""
+    node, last = (first, second) if first < second else (second, first)
+    while node is not last and node.op != "root":
+        yield node
+        node = node.next
 
 
 def _resources(view: View, node: fx.Node) -> set[str]:
     if node.op != "call_function":
         return set()
-    binding = view.bindings.of(node.target)
+    wrapped = node.target in (auto_functionalized, auto_functionalized_v2)
+    binding = view.bindings.of(node.args[0] if wrapped else node.target)
     return set() if binding is None else {effect.resource for effect in binding.decl.effects}

@@ -14,6 +14,7 @@ from fusiondsl import ir
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import CHEAP, CompiledRule
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
+from fusiondsl.engine.pattern import references
 from fusiondsl.engine.recognise import Recognised
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import Call, View
@@ -46,6 +47,17 @@ class Site:
         for name, _, slot in self.rule.tensors:
             if slot is not None and self.slots[slot] is not None:
                 yield name, self.slots[slot]
+
+    def kept(self) -> Iterator[tuple[str, Any]]:
+        """Matched values that the new code reads."""
+        rule = self.rule
+        if not rule.rule.kept:
+            return
+        read = {n for call in rule.rule.replace for o in call.args for n in references(o)}
+        for name, place, result in rule.values:
+            values = self.results.get((place, result))
+            if values and name in rule.rule.kept and name in read:
+                yield name, values[0]
 
     def claimed(self) -> set[fx.Node]:
         """Nodes this site rewrites or erases."""

@@ -16,9 +16,9 @@ from fusiondsl.engine.report import RefusalKind
 from tests.engine.lab import (
     EPS,
     F32,
-    L,
     Applied,
     H,
+    L,
     T,
     apply,
     refused,
@@ -101,9 +101,7 @@ def test_what_changes_nothing_may_stand_between(
     ],
     ids=["join", "split", "transposed", "more"],
 )
-def test_leading_dimensions_may_be_regrouped(
-    capture: Any, before: Source, between: Source
-) -> None:
+def test_leading_dimensions_may_be_regrouped(capture: Any, before: Source, between: Source) -> None:
     def function(x: Tensor, w: Tensor) -> Any:
         return L.group_codes(between(L.norm(before(x), w, EPS)), 128)
 
