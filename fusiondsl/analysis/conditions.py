@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fusiondsl.analysis.exprs import show
+from fusiondsl.analysis.exprs import show, walk
 from fusiondsl.analysis.kinds import (
     NUMBERS,
     Kind,
@@ -25,6 +25,10 @@ INT = Typed(Kind.INT)
 BOOL = Typed(Kind.BOOL)
 
 _FACT_KINDS = {"int": Kind.INT, "str": Kind.STR, "bool": Kind.BOOL}
+MOST_PARTS = 1_000
+"""A `let` with more parts is refused: lets of lets grow without bound."""
+MOST_BITS = 63
+
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 _INT_FUNCTIONS = {"ceil_div": 2, "round_up": 2, "itemsize": 1, "is_pow2": 1}
@@ -292,6 +296,23 @@ class ExprChecker:
         help: str | None = None,
     ) -> None:
         self.scope.diagnostics.error(code, message, expr.span, notes=notes or (), help=help)
+
+
+def let_value(checker: ExprChecker, written: Expr, span: Span) -> Expr | None:
+    """The value of a `let` with other lets put in; None, and a diagnostic, if it has none."""
+    value, typed = checker.check(written)
+    if typed.kind is Kind.UNKNOWN:
+        return None
+    if sum(1 for _ in walk(value)) > MOST_PARTS:
+        checker.scope.diagnostics.error("FD228", "the `let` is too large", span)
+        return None
+    number = checker.scope.sizes.constant(value)
+    if number is None:
+        return value
+    if number.bit_length() > MOST_BITS:
+        checker.scope.diagnostics.error("FD228", "the number does not fit into 64 bits", span)
+        return None
+    return Literal(number, span=value.span)
 
 
 def table_kind(scope: Scope, value: Expr) -> Kind:

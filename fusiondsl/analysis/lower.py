@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusiondsl.analysis.body import Body
 from fusiondsl.analysis.calls import CallLowering
 from fusiondsl.analysis.conditions import FUNCTIONS as SCALAR_FUNCTIONS
-from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.conditions import ExprChecker, let_value
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import show, walk
 from fusiondsl.analysis.kinds import Kind
@@ -139,14 +139,19 @@ class Lowering:
                 self.body.bind(name, value, span)
                 self.bound[name] = self._annotated(target, self._named(name, value))
             case ScalarValue():
-                self.scope.lets[name] = value.expr
-                self.bound[name] = value
+                self._bind_scalar(name, value, span)
             case None:
                 self.body.spans[name] = span
                 self.bound[name] = None
             case _:
                 self.error("FD221", f"`{name}` would be neither a tensor nor a scalar", span)
                 self.bound[name] = None
+
+    def _bind_scalar(self, name: str, value: ScalarValue, span: Span) -> None:
+        expr = let_value(ExprChecker(self.scope), value.expr, span)
+        self.bound[name] = None if expr is None else replace(value, expr=expr)
+        if expr is not None:
+            self.scope.lets[name] = expr
 
     def _claim(self, name: str, span: Span) -> bool:
         first = self.body.spans.get(name)

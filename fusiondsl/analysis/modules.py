@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,12 +38,18 @@ class Loader:
 
     def add(self, path: Path) -> None:
         """A file, or a directory of files."""
-        if not path.is_dir():
+        if not _is_directory(path):
             self._read(path, str(path))
         else:
-            for file in directory_files(path):
-                self._read(file, str(file))
+            self._add_directory(path)
         self._drain()
+
+    def _add_directory(self, path: Path) -> None:
+        files = directory_files(path)
+        if not files:
+            self._diagnostics.error("FD001", f"there are no rule files in `{path}`", None)
+        for file in files:
+            self._read(file, str(file))
 
     def add_source(self, source: Source) -> None:
         """A text that is no file; its imports are relative to the working directory."""
@@ -97,15 +102,17 @@ class Loader:
                 notes=["an import is relative to the file, or starts with `fusiondsl:`"],
             )
             return
-        if not path.exists():
+        directory = _is_directory(path)
+        readable = directory or (path.suffix in SUFFIXES and _exists(path))
+        if not readable:
             self._diagnostics.error(
                 "FD102",
-                f'there is no file "{item.path}"',
+                f'there is no rule file "{item.path}"',
                 item.span,
                 help=_nearby(path),
             )
             return
-        for file in directory_files(path) if path.is_dir() else [path]:
+        for file in directory_files(path) if directory else [path]:
             key = os.path.realpath(file)
             if any(key == other for other, _ in edges):
                 self._diagnostics.warning("FD105", f'"{item.path}" is imported twice', item.span)
@@ -157,6 +164,17 @@ class Loader:
         return found
 
 
+# `os.path` where `Path` would do: only it answers for names that are too long or hold NUL.
+
+
+def _is_directory(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def _exists(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110
+
+
 def directory_files(path: Path) -> list[Path]:
     """The rule files below a directory, sorted."""
     found = (p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
@@ -172,8 +190,11 @@ def _resolve(text: str, folder: Path) -> Path | None:
 
 
 def _nearby(path: Path) -> str | None:
-    siblings: Iterable[Path] = path.parent.iterdir() if path.parent.is_dir() else ()
-    for other in sorted(siblings):
+    try:
+        siblings = sorted(path.parent.iterdir())
+    except OSError:
+        return None
+    for other in siblings:
         if other.stem == path.stem and other.suffix in SUFFIXES:
             return f"there is a `{other.name}` in the same folder"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusiondsl.analysis import names
-from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.conditions import ExprChecker, let_value
 from fusiondsl.analysis.declare import Declared, OpBuilder, declare
 from fusiondsl.analysis.lints import lint_op, lint_rule
 from fusiondsl.analysis.modules import LoadedModule
@@ -72,9 +72,9 @@ class Analysis:
             for name in ready:
                 defined = pending.pop(name)
                 checker = ExprChecker(self._scope(defined.module))
-                value, _ = checker.check(defined.item.value)
-                number = checker.scope.sizes.constant(value)
-                self.lets[name] = value if number is None else Literal(number, span=value.span)
+                value = let_value(checker, defined.item.value, defined.span)
+                if value is not None:
+                    self.lets[name] = value
 
     def _needs(self, name: str, pending: dict[str, names.Defined[ast.Let]]) -> bool:
         return any(other in pending for other in names_in(pending[name].item.value))

@@ -9,7 +9,7 @@ from dataclasses import replace as replace_
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions, differences, learned, optional_dtypes
 from fusiondsl.analysis.compare import dtype_problem, layout_problem, shape_problem
-from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.conditions import ExprChecker, let_value
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import walk
 from fusiondsl.analysis.kinds import Kind
@@ -121,12 +121,13 @@ class RuleBuilder:
 
     def _lets(self) -> None:
         for let in self.written.lets:
-            value, typed = ExprChecker(self.scope).check(let.value)
-            if self.scope.claim(let.name.name, let.name.span, "the `let`"):
-                if typed.kind is Kind.UNKNOWN:
-                    self.scope.used.add(let.name.name)
-                else:
-                    self.scope.lets[let.name.name] = value
+            value = let_value(ExprChecker(self.scope), let.value, let.name.span)
+            if not self.scope.claim(let.name.name, let.name.span, "the `let`"):
+                continue
+            if value is None:
+                self.scope.used.add(let.name.name)
+            else:
+                self.scope.lets[let.name.name] = value
 
     def _match(self) -> Lowering:
         match = Lowering(self.scope, self.dtypes, self.signatures, assume=True, wildcards=True)

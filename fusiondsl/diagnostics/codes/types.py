@@ -130,6 +130,11 @@ CODES: dict[str, CodeInfo] = {
         "A matched value that `replace` uses is kept with its producer, so it cannot be replaced "
         "as well.",
     ),
+    "FD228": CodeInfo(
+        "a `let` that grows too large",
+        "Lets of lets multiply. A number fits into 64 bits, an expression has at most 1,000 parts.",
+        "let A = 4_000_000_000 * 4_000_000_000",
+    ),
     "FD227": CodeInfo(
         "one value replaced twice",
         "Equal calls are one value, whatever names it has.",
