@@ -16,7 +16,7 @@ from fusiondsl.analysis.names import Defined
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.signature import Signature, constant
 from fusiondsl.analysis.values import TensorValue
-from fusiondsl.diagnostics.diagnostic import Label
+from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.expr import Binary, Expr, Name, Wildcard
@@ -95,6 +95,31 @@ def _check_results(op: ast.Op, scope: Scope) -> None:
                 f"the result `{name}` is called like a parameter",
                 span,
                 labels=[Label(scope.spans[name], "the parameter")],
+            )
+
+
+def check_torch_names(declared: Iterable[Declared], diagnostics: Diagnostics) -> None:
+    """Every op is one torch op: an extern one has a namespace, ours have names of their own."""
+    ours: dict[str, Span] = {}
+    for item in declared:
+        decl, span = item.decl, item.written.name.span
+        if decl.extern and "." not in decl.name:
+            diagnostics.error(
+                "FD119",
+                f"`{decl.name}` has no namespace",
+                span,
+                help="an extern op is called as in torch: `namespace.name` or "
+                "`namespace.name.overload`",
+            )
+        if decl.extern:
+            continue
+        first = ours.setdefault(decl.torch_name, span)
+        if first is not span:
+            diagnostics.error(
+                "FD119",
+                f"`{decl.name}` is registered as `{decl.torch_name}`, like another op",
+                span,
+                labels=[Label(first, "this one")],
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fusiondsl.analysis import names
 from fusiondsl.analysis.conditions import ExprChecker, let_value
-from fusiondsl.analysis.declare import Declared, OpBuilder, declare
+from fusiondsl.analysis.declare import Declared, OpBuilder, check_torch_names, declare
 from fusiondsl.analysis.lints import lint_op, lint_rule
 from fusiondsl.analysis.modules import LoadedModule
 from fusiondsl.analysis.names import Definitions, Visible
@@ -99,6 +99,7 @@ class Analysis:
         for name in sorted(self.definitions.ops):
             defined = self.definitions.ops[name]
             declared[name] = declare(defined, self._scope(defined.module))
+        check_torch_names(declared.values(), self.diagnostics)
         signatures = {n: d.decl for n, d in declared.items() if not d.broken}
         built = dict(signatures)
         for name, item in declared.items():

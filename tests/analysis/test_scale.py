@@ -1,4 +1,4 @@
-"""Ten thousand rules in one file: time and memory."""
+"""Ten thousand rules in one file: processor time and memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ PROGRAM = """
 import resource, sys
 import fusiondsl
 print(len(fusiondsl.load(sys.argv[1]).program.rules))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_maxrss / 1e6, used.ru_utime + used.ru_stime)
 """
 
 
@@ -53,8 +54,8 @@ def test_ten_thousand_rules(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=SECONDS,
     )
-    rules_found, gigabytes = done.stdout.split()
+    rules_found, gigabytes, seconds = done.stdout.split()
     assert int(rules_found) == COUNT
     assert float(gigabytes) < GIGABYTES
+    assert float(seconds) < SECONDS

@@ -91,6 +91,12 @@ CODES: dict[str, CodeInfo] = {
         "unknown rule",
         "`before` and `after` name rules of any file that is read together with this one.",
     ),
+    "FD119": CodeInfo(
+        "an op without a torch name of its own",
+        "An extern op is an existing torch op, `namespace.name`. Other ops are registered as "
+        "`fusiondsl::name`, dots written as `_`, so `a.b` and `a_b` would be one op.",
+        "extern op add(x: D[T]) -> D[T]",
+    ),
     "FD118": CodeInfo(
         "unknown label",
         "`because` names a condition of the rule, or of an op that its `replace` calls.",
