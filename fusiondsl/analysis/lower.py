@@ -106,11 +106,17 @@ class Lowering:
     # --- statements ----------------------------------------------------------------------------
 
     def statements(self, statements: Sequence[ast.Statement]) -> None:
+        errors = self.diagnostics.error_count
         for statement in statements:
             if isinstance(statement, ast.Case):
                 self._case(statement)
             else:
                 self._assign(statement)
+        broken = [name for name, value in self.bound.items() if value is None]
+        if broken and self.diagnostics.error_count == errors:
+            # nothing may be dropped in silence, whatever went wrong
+            span = self.body.spans.get(broken[0], statements[0].span)
+            self.error("FD221", f"`{broken[0]}` is not understood here", span)
 
     def _assign(self, statement: ast.Assign) -> None:
         values = self.results(statement.value)
@@ -329,6 +335,8 @@ class Lowering:
             if self.on_outer is not None:
                 self.on_outer(name, expr.span)
             return self.outer.value(name)
+        if self.outer is not None:
+            name = self.outer.resolve(name)  # another name of a parameter
         if name in self.scope.tensors:
             self.scope.used.add(name)
             return TensorValue(Ref(name), name, self.scope.tensors[name])

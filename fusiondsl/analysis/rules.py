@@ -132,6 +132,13 @@ class RuleBuilder:
     def _match(self) -> Lowering:
         match = Lowering(self.scope, self.dtypes, self.signatures, assume=True, wildcards=True)
         match.statements(self.written.match)
+        broken = any(value is None for value in match.bound.values())
+        if not match.body.steps and not broken:
+            self.diagnostics.error(
+                "FD229",
+                f"the source of `{self.written.name.name}` has no operation",
+                self.written.name.span,
+            )
         self._next = match.body.finish()
         return match
 

@@ -135,6 +135,10 @@ CODES: dict[str, CodeInfo] = {
         "Lets of lets multiply. A number fits into 64 bits, an expression has at most 1,000 parts.",
         "let A = 4_000_000_000 * 4_000_000_000",
     ),
+    "FD229": CodeInfo(
+        "a source without operations",
+        "`match` has to call at least one op or primitive; otherwise it fits everywhere.",
+    ),
     "FD227": CodeInfo(
         "one value replaced twice",
         "Equal calls are one value, whatever names it has.",
