@@ -106,14 +106,13 @@ class Lowering:
     # --- statements ----------------------------------------------------------------------------
 
     def statements(self, statements: Sequence[ast.Statement]) -> None:
-        errors = self.diagnostics.error_count
         for statement in statements:
             if isinstance(statement, ast.Case):
                 self._case(statement)
             else:
                 self._assign(statement)
         broken = [name for name, value in self.bound.items() if value is None]
-        if broken and self.diagnostics.error_count == errors:
+        if broken and not self.diagnostics.has_errors:
             # nothing may be dropped in silence, whatever went wrong
             span = self.body.spans.get(broken[0], statements[0].span)
             self.error("FD221", f"`{broken[0]}` is not understood here", span)
