@@ -361,7 +361,7 @@ def _impl(node: ast.Impl) -> list[str]:
     head, args = f"impl {write_string(node.location)}(", show.impl_arguments(node)
     lines = wrapped(head, args, f"){results}{when}", _INDENT)
     alone = wrapped(head, args, ")", _INDENT)
-    if len(lines) == 1 or (len(alone) > 1 and len(lines) == len(alone)):
+    if len(lines) == 1 or not results or (len(alone) > 1 and len(lines) == len(alone)):
         return lines
     return [*alone, f"{_WRAP}{(results + when).strip()}"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from fusiondsl.diagnostics.source import Source, Span
+_POSITIONS = frozenset({"span", "func_span", "source"})
 
 
 def structure(node: Any) -> Any:
@@ -14,6 +14,5 @@ def structure(node: Any) -> Any:
         return tuple(structure(part) for part in node)
     if not is_dataclass(node) or isinstance(node, type):
         return (type(node).__name__, node)
-    parts = (getattr(node, field.name) for field in fields(node))
-    kept = (part for part in parts if not isinstance(part, Span | Source))
-    return (type(node).__name__, *(structure(part) for part in kept))
+    kept = (field.name for field in fields(node) if field.name not in _POSITIONS)
+    return (type(node).__name__, *(structure(getattr(node, name)) for name in kept))

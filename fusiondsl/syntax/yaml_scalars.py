@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _INDICATORS = frozenset("?:,[]{}#&*!|>'\"%@`-=")
-_FLOW = frozenset(",[]{}:")
+_FLOW = frozenset(",[]{}:?")
 
 
 def is_plain(text: str, flow: bool = False) -> bool:
