@@ -32,6 +32,7 @@ from fusiondsl.ir.program import (
     ListOf,
     OpDecl,
     Param,
+    Result,
     ScalarType,
     Step,
     TensorType,
@@ -57,6 +58,7 @@ def declare(defined: Defined[ast.Op], scope: Scope) -> Declared:
     params = signature.params(op.params)
     results = signature.results(op.results)
     _check_results(op, scope)
+    complete = op.extern or signature.broken or _check_sizes(op, params, results, scope)
     decl = OpDecl(
         name=op.name.name,
         extern=op.extern,
@@ -74,7 +76,7 @@ def declare(defined: Defined[ast.Op], scope: Scope) -> Declared:
         doc=op.doc,
         span=op.name.span,
     )
-    return Declared(op, scope, decl, signature.broken)
+    return Declared(op, scope, decl, signature.broken or not complete)
 
 
 def _check_results(op: ast.Op, scope: Scope) -> None:
@@ -96,6 +98,49 @@ def _check_results(op: ast.Op, scope: Scope) -> None:
                 span,
                 labels=[Label(scope.spans[name], "the parameter")],
             )
+
+
+def _check_sizes(
+    op: ast.Op, params: tuple[Param, ...], results: tuple[Result, ...], scope: Scope
+) -> bool:
+    """Do the arguments determine every size of the results?"""
+    known = _determined(params, scope)
+    fine = True
+    for result, written in zip(results, op.results, strict=False):
+        if not isinstance(result.type, TensorType):
+            continue
+        sizes = (*result.type.dims, *(result.type.strides or ()))
+        for name in sorted({n for size in sizes for n in names(size)} & scope.dims - known):
+            fine = False
+            scope.diagnostics.error(
+                "FD215",
+                f"the arguments do not determine `{name}` of the result `{result.name}`",
+                written.type.span,
+                labels=[Label(scope.spans[name], f"`{name}` is one unknown among others")],
+                help=f"add a parameter `{name}: int`, or an input that has this size alone",
+            )
+    return fine
+
+
+def _determined(params: tuple[Param, ...], scope: Scope) -> set[str]:
+    """The names that the sizes of the inputs can be solved for."""
+    known = set(scope.scalars) | scope.spreads
+    sizes = [
+        size
+        for param in params
+        if isinstance(param.type, TensorType) and param.kind != "out"
+        for size in param.type.dims
+    ]
+    while True:
+        solved = {
+            unknown[0]
+            for size in sizes
+            if len(unknown := sorted(names(size) & scope.dims - known)) == 1
+            and scope.sizes.solve(size, unknown[0], Name("size")) is not None
+        }
+        if not solved:
+            return known
+        known |= solved
 
 
 def check_torch_names(declared: Iterable[Declared], diagnostics: Diagnostics) -> None:

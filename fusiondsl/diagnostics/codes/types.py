@@ -77,6 +77,12 @@ CODES: dict[str, CodeInfo] = {
         "The divisor is the number 0.",
         "let X = 3 / 0",
     ),
+    "FD215": CodeInfo(
+        "the arguments do not determine a size",
+        "The sizes of results follow from those of the inputs and from `int` parameters. Of "
+        "`D[T, Q + 2 * K]` alone neither `Q` nor `K` is known.",
+        "op f(x: D[A + B]) -> (y: D[A]) { means axiom }",
+    ),
     "FD216": CodeInfo(
         "a result whose dtype is a set",
         "A parameter may be of any dtype of a set; a result has one dtype. Use a variable that a "
