@@ -44,6 +44,12 @@ class Binding:
     item_offset: int
     """`auto_functionalized` item i is call result i - item_offset."""
     keyword_only: frozenset[str]
+    known: frozenset[str]
+    """All argument names."""
+    reads: tuple[tuple[str, Any, bool], ...]
+    """(name, default, wants float) of each argument a call in a body writes."""
+    buffers: tuple[str, ...]
+    """Names of write-only arguments."""
 
     def written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Call arguments in declaration order as the dispatcher takes them."""
@@ -95,6 +101,9 @@ class Bindings:
             tuple(p.name for p in decl.params if p.kind in ("out", "inout")),
             1 if returns == 0 else 0,
             frozenset(p.name for p in decl.params if p.keyword_only),
+            frozenset(p.name for p in decl.params),
+            tuple((a.name, a.default, a.wants_float) for a in arguments),
+            tuple(p.name for p in decl.params if p.kind == "out"),
         )
 
     def _default(self, param: ir.Param) -> Any:

@@ -39,6 +39,10 @@ class CompiledRule:
     """(match name, replace name, place of the call, its result)."""
     values: tuple[tuple[str, int, int], ...]
     """(name, place, result) of every matched value with a name."""
+    seen: tuple[tuple[int, int], ...]
+    """(place, result) of values that outlive the match: replaced or kept."""
+    inner: tuple[tuple[int, int], ...]
+    """The other named values."""
     kept_calls: frozenset[int]
     """Places of calls that stay whole."""
     free_calls: frozenset[int]
@@ -174,6 +178,7 @@ class _Compiler:
         if empty:
             reason = f"no form of {empty[0]} is within the differences the rule allows"
             return Ineligible(rule.name, reason)
+        lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
         literals = {slot for slot, _ in self.forms.literals(path)}
         return CompiledRule(
             rule,
@@ -192,6 +197,8 @@ class _Compiler:
             tuple((s, o) for s, o in path.constants if s not in literals),
             tuple((m, r, *produced[m]) for m, r in rule.outputs),
             tuple((n, *produced[n]) for n in produced),
+            tuple(place for n, place in produced.items() if n in lasting),
+            tuple(place for n, place in produced.items() if n not in lasting),
             _kept_calls(rule, places),
             _free_calls(rule, places),
             tuple(c for c in rule.where if not _is_static(c, self.constants)),

@@ -23,7 +23,7 @@ from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import Inexpressible, Operands
 from fusiondsl.engine.site import Site, output_values, tensor_of
 from fusiondsl.engine.sizes import Sizes
-from fusiondsl.engine.symbols import Size, facts_for, shape_of, signature_of
+from fusiondsl.engine.symbols import Size, device_of, facts_for, shape_of, signature_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
 
 
@@ -72,36 +72,40 @@ class Judge:
         return verdict
 
     def _key(self, site: Site) -> Any:
+        """All that the verdict depends on, equal at sites that repeat."""
+        rule, slots, results = site.rule, site.slots, site.results
         signature = self._signature
-        slots = site.slots
-        rule = site.rule
+        brief = signature if rule.recipe.reads_strides else self._brief
         return (
             id(rule),
-            tuple([signature(slots[s]) if s is not None else None for _, _, s in rule.tensors]),
+            tuple([brief(slots[s]) if s is not None else None for _, _, s in rule.tensors]),
             tuple([_scalar_key(slots[s]) if s is not None else None for _, _, s in rule.scalars]),
             tuple([_scalar_key(slots[s]) for s, _ in rule.computed]),
-            tuple(
-                [
-                    signature(values[0]) if values else None
-                    for _, p, r in rule.values
-                    for values in (site.results.get((p, r)),)
-                ]
-            ),
+            tuple([signature(results[p][0]) if results.get(p) else None for p in rule.seen]),
+            tuple([_dtype(results[p][0]) if results.get(p) else None for p in rule.inner]),
             tuple([call.form.name if call.form is not None else None for call in site.calls]),
         )
 
     def _signature(self, node: Any) -> Any:
-        if node is None:
+        tensor = None if node is None else node.meta.get("val")
+        if not isinstance(tensor, torch.Tensor):
             return None
-        tensor = node.meta.get("val")
+        known = self._signatures.get(id(tensor))
+        if known is None:
+            # The tensor is kept, so that its id stays its own.
+            known = self._signatures[id(tensor)] = (tensor, signature_of(tensor))
+        return known[1]
+
+    def _brief(self, node: Any) -> Any:
+        """A signature without strides."""
+        tensor = None if node is None else node.meta.get("val")
         if not isinstance(tensor, torch.Tensor):
             return None
         known = self._signatures.get(id(tensor))
         if known is not None:
-            return known[1]
-        signature = signature_of(tensor)
-        self._signatures[id(tensor)] = (tensor, signature)
-        return signature
+            dtype, shape, _, device = known[1]
+            return dtype, shape, device
+        return tensor.dtype, shape_of(tensor), device_of(tensor)
 
     def _judge(self, site: Site) -> Verdict:
         rule = site.rule
@@ -269,6 +273,11 @@ def _meet(known: Range, given: Range) -> Range:
         return known.meet(given)
     except ValueError:  # the caller's range is the truth for this compilation
         return given
+
+
+def _dtype(value: Any) -> torch.dtype | None:
+    tensor = value.meta.get("val")
+    return tensor.dtype if isinstance(tensor, torch.Tensor) else None
 
 
 def _scalar_key(item: Any) -> Any:

@@ -10,6 +10,7 @@ from torch import fx
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import (
     CAPTURE,
+    COMMUTATIVE,
     FILL,
     INNER,
     INPUT,
@@ -21,13 +22,14 @@ from fusiondsl.engine.pattern import (
     Branch,
     Leaf,
     Node,
-    is_commutative,
     literal_key,
 )
 from fusiondsl.engine.recognise import Recognised, Recogniser, absent
 from fusiondsl.engine.view import View
 
 E = TypeVar("E")
+
+_VALUES = (fx.Node, Version)
 
 
 class Near(Generic[E]):
@@ -83,7 +85,7 @@ class Matcher(Generic[E]):
         if missing > 0:
             slots.extend([UNSET] * missing)
         mark = len(trail)
-        for actual in _orders(call):
+        for actual in _orders(call) if call.op in COMMUTATIVE else (call.args,):
             if self._unify_all(args, actual):
                 self._calls.append(call)
                 if self._continue(node):
@@ -96,7 +98,10 @@ class Matcher(Generic[E]):
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
         if len(args) != len(actual):
             return False
-        return all(map(self._unify, args, actual))
+        for wanted, given in zip(args, actual, strict=True):  # noqa: SIM110
+            if not self._unify(wanted, given):
+                return False
+        return True
 
     def _unify(self, wanted: Argument, given: Any) -> bool:
         kind = wanted[0]
@@ -106,14 +111,15 @@ class Matcher(Generic[E]):
             return isinstance(given, (tuple, list)) and self._unify_all(wanted[1], tuple(given))
         slot = wanted[1]
         if kind == INNER:
-            if not isinstance(given, (fx.Node, Version)):
+            if not isinstance(given, _VALUES):
                 return False
             given = self._view.strip(given, regroup=wanted[2])
-        elif kind == INPUT and not (given is None or isinstance(given, (fx.Node, Version))):
+        elif kind == INPUT and given is not None and not isinstance(given, _VALUES):
             return False
-        bound = self._slots[slot]
+        slots = self._slots
+        bound = slots[slot]
         if bound is UNSET:
-            self._slots[slot] = given
+            slots[slot] = given
             self._trail.append(slot)
             return True
         return bound is given or self._same(kind, bound, given)
@@ -130,14 +136,20 @@ class Matcher(Generic[E]):
         for leaf in node.leaves:
             if self._complete(leaf, node):
                 return True
-        return any(self._follow(branch, node) for branch in node.branches)
+        for branch in node.branches:  # noqa: SIM110 - the hot path has no generators
+            if self._follow(branch, node):
+                return True
+        return False
 
     def _complete(self, leaf: Leaf[E], node: Node[E]) -> bool:
         values = [self._slots[slot] for slot in leaf.slots]
         entries = _entries(leaf, values)
         if not entries:
             self._miss("constant", node, self._calls[-1].node, (leaf, values))
-        return any(self._found(entry, self._slots, self._calls) for entry in entries)
+        for entry in entries:  # noqa: SIM110
+            if self._found(entry, self._slots, self._calls):
+                return True
+        return False
 
     def _follow(self, branch: Branch[E], node: Node[E]) -> bool:
         value = self._slots[branch.slot]
@@ -239,5 +251,5 @@ def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
 
 def _orders(call: Recognised) -> Iterator[tuple[Any, ...]]:
     yield call.args
-    if is_commutative(call.op) and call.args[0] is not call.args[1]:
+    if call.args[0] is not call.args[1]:
         yield (call.args[1], call.args[0])

@@ -210,9 +210,8 @@ def references(operand: ir.Operand) -> tuple[str, ...]:
     return ()
 
 
-def is_commutative(op: str) -> bool:
-    name = op.removeprefix("prim.")
-    return op.startswith("prim.") and PRIMITIVES[name].commutative
+COMMUTATIVE = frozenset(f"prim.{name}" for name, p in PRIMITIVES.items() if p.commutative)
+"""Primitives whose two operands may stand in either order."""
 
 
 # --- the trie -----------------------------------------------------------------------------------

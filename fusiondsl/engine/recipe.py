@@ -38,6 +38,8 @@ class RecipeStep:
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     steps: tuple[RecipeStep, ...]
+    reads_strides: bool
+    """The layout of some result may depend on the layout of an input."""
 
 
 def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Recipe | str:
@@ -63,7 +65,16 @@ def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Reci
             if name in call.results and isinstance(declared, ir.TensorType)
         }
         steps.append(RecipeStep(call.op, call.args, call.results, binding, target, types))
-    return Recipe(tuple(steps))
+    return Recipe(tuple(steps), any(map(_reads_strides, steps)))
+
+
+def _reads_strides(step: RecipeStep) -> bool:
+    """Our own fakes declare every stride and buffers are fresh; anything else may look."""
+    if step.binding is None:
+        return True
+    own_results = step.binding.returns > 0
+    inout = any(p.kind == "inout" for p in step.binding.decl.params)
+    return inout or (step.binding.decl.extern and own_results)
 
 
 # --- scalars ------------------------------------------------------------------------------------

@@ -198,8 +198,10 @@ def _visible(site: Site) -> set[Any]:
 
 def _users(value: Any, versions: list[Version]) -> Iterator[fx.Node]:
     """Who reads a value; readers of a later version of the same buffer do not."""
+    if not versions:
+        return iter(value.users)
     later = {user for v in versions if v.node is value for user in v.users}
-    yield from (user for user in value.users if user not in later)
+    return (user for user in value.users if user not in later)
 
 
 def _sizes_buffers(site: Site, user: fx.Node) -> bool:

@@ -78,21 +78,27 @@ def as_dim(size: Size) -> Dim:
     return Dim.const(size) if type(size) is int else size  # type: ignore[return-value]
 
 
-def _sizes(value: torch.Tensor) -> Any:
-    # Typed as ints in torch's stubs, but symbolic sizes are not.
-    return value.shape
+def _read(sizes: Any) -> tuple[Size, ...]:
+    return tuple([s if type(s) is int else _dim_of_node(s.node) for s in sizes])
+
+
+def _dim_of_node(node: Any) -> Size:
+    # `expr` applies the replacements of the ShapeEnv; only the translation is remembered.
+    return _dim_of_expr(node.expr)
 
 
 def shape_of(value: torch.Tensor) -> tuple[Size, ...]:
-    return tuple([s if type(s) is int else _dim_of_expr(s.node.expr) for s in _sizes(value)])
+    return _read(value.shape)
+
+
+def device_of(value: torch.Tensor) -> torch.device:
+    # FakeTensor's `device` goes through two properties; this is read for every matched value.
+    device: torch.device | None = getattr(value, "_fake_device", None)
+    return value.device if device is None else device
 
 
 def signature_of(value: torch.Tensor) -> Signature:
-    steps: tuple[Any, ...] = value.stride()
-    strides = tuple([s if type(s) is int else _dim_of_expr(s.node.expr) for s in steps])
-    # FakeTensor's `device` goes through two properties; this is read for every matched value.
-    device = getattr(value, "_fake_device", None) or value.device
-    return value.dtype, shape_of(value), strides, device
+    return value.dtype, _read(value.shape), _read(value.stride()), device_of(value)
 
 
 def ranges_of(shape_env: Any, symbols: Iterable[str]) -> dict[str, Range]:

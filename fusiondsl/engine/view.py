@@ -10,6 +10,7 @@ aten code as a primitive.
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -228,7 +229,7 @@ class View:
         return None if binding is None else self._call_declared(node, binding)
 
     def _call_declared(self, node: fx.Node, binding: Binding) -> Call | None:
-        given = _by_name(node.args, node.kwargs, binding.names)
+        given = _by_name(node.args, node.kwargs, binding)
         if given is None:
             return None
         args = _ordered(binding, given)
@@ -243,8 +244,7 @@ class View:
             version = self.mutations.written(node, given[name]) if given.get(name) else None
             if version is not None:
                 results[binding.returns + offset] = [version]
-        buffers = tuple(given[p.name] for p in binding.decl.params if p.kind == "out")
-        return Call(binding.name, args, node, binding, results, buffers)
+        return Call(binding.name, args, node, binding, results, _buffers(binding, given))
 
     def _call_v1(self, node: fx.Node) -> Call | None:
         binding = self.bindings.of(node.args[0])
@@ -252,15 +252,10 @@ class View:
         args = None if binding is None else _ordered(binding, given)
         if binding is None or args is None:
             return None
-        buffers = tuple(
-            given[p.name]
-            for p in binding.decl.params
-            if p.kind == "out" and given.get(p.name) is not None
-        )
         results = _items(node, binding.item_offset)
         if self.mutations.any:
             args = tuple(self.read(node, a) for a in args)
-        return Call(binding.name, args, node, binding, results, buffers)
+        return Call(binding.name, args, node, binding, results, _buffers(binding, given))
 
     def _call_v2(self, node: fx.Node) -> Call | None:
         """Whole bases only: an argument that is a view of its base is not seen through."""
@@ -295,11 +290,7 @@ class View:
             nodes = items.get(first + item_of_argument[name]) if name in item_of_argument else None
             if nodes:
                 results[binding.returns + offset] = nodes
-        buffers = tuple(
-            given[p.name]
-            for p in binding.decl.params
-            if p.kind == "out" and given.get(p.name) is not None
-        )
+        buffers = _buffers(binding, given)
         return Call(binding.name, args, node, binding, results, buffers)
 
 
@@ -326,37 +317,35 @@ def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
 
 
 def _by_name(
-    args: tuple[Any, ...], kwargs: dict[str, Any], names: tuple[str, ...]
+    args: tuple[Any, ...], kwargs: dict[str, Any], binding: Binding
 ) -> dict[str, Any] | None:
     """Arguments by name; None where the graph passes one the declaration does not know."""
-    if len(args) > len(names):
+    if len(args) > len(binding.names) or not kwargs.keys() <= binding.known:
         return None
-    given = dict(zip(names, args, strict=False))
+    given = dict(zip(binding.names, args, strict=False))
     given.update(kwargs)
-    if kwargs and not names_known(kwargs, names):
-        return None
     return given
 
 
-def names_known(kwargs: dict[str, Any], names: tuple[str, ...]) -> bool:
-    return all(name in names for name in kwargs)
-
-
-def _ordered(binding: Binding, given: Any) -> tuple[Any, ...] | None:
+def _ordered(binding: Binding, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Call arguments in declaration order, defaults filled in."""
+    if not given.keys() <= binding.known:
+        return None
     ordered = []
-    for argument in binding.arguments:
-        value = given.get(argument.name, argument.default)
+    for name, default, wants_float in binding.reads:
+        value = given.get(name, default)
         if value is Binding.REQUIRED:
             return None
         if isinstance(value, list):
             value = tuple(value)
-        elif argument.wants_float and type(value) is int:
+        elif wants_float and type(value) is int:
             value = float(value)
         ordered.append(value)
-    if len(given) > len(binding.names) or not names_known(given, binding.names):
-        return None
     return tuple(ordered)
+
+
+def _buffers(binding: Binding, given: Mapping[str, Any]) -> tuple[fx.Node, ...]:
+    return tuple([given[n] for n in binding.buffers if given.get(n) is not None])
 
 
 def _items(node: fx.Node, offset: int) -> dict[int, list[Any]]:
