@@ -30,18 +30,19 @@ T, H, EPS = 7, 512, 1e-6
 
 
 def norm(x: Tensor, w: Tensor, eps: float) -> Tensor:
-    f = x.float()
+    f = x.contiguous().float()
     return (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + eps) * w).to(x.dtype)
 
 
 def add_norm(x: Tensor, r: Tensor, w: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return norm(x + r, w, eps), x + r
+    total = (x + r).contiguous()
+    return norm(total, w, eps), total
 
 
 def group_codes(
     x: Tensor, group: int, pow2: bool = False, by_column: bool = False, dtype: torch.dtype = FN
 ) -> tuple[Tensor, Tensor]:
-    blocks = x.float().unflatten(-1, (-1, group))
+    blocks = x.contiguous().float().unflatten(-1, (-1, group))
     scale = (blocks.abs().amax(-1) / torch.finfo(dtype).max).clamp_min(1e-10)
     if pow2:
         scale = torch.exp2(torch.ceil(torch.log2(scale)))
@@ -55,15 +56,15 @@ def mx_codes(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduce(x: Tensor, group: str) -> Tensor:
-    return x * 2
+    return x.contiguous() * 2
 
 
 def act(x: Tensor) -> Tensor:
-    return x.relu()
+    return x.contiguous().relu()
 
 
 def other(x: Tensor) -> Tensor:
-    return x * 3
+    return x.contiguous() * 3
 
 
 def mix(
@@ -73,12 +74,12 @@ def mix(
     gain: float = 1.0,
     exact: bool = False,
 ) -> Tensor:
-    total = x * gain * sum(parts)
+    total = x.contiguous() * gain * sum(parts)
     return total.clone() if bias is None else total + bias
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    a, b = x.chunk(2, -1)
+    a, b = x.contiguous().chunk(2, -1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
@@ -109,7 +110,7 @@ def act_bump(x: Tensor, by: float) -> None:
 
 
 def act_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    return a.relu(), b + a.relu()
+    return act(a), b.contiguous() + act(a)
 
 
 def _codes_like(x: Tensor, group: int, dtype: torch.dtype = FN) -> tuple[Tensor, Tensor]:
@@ -265,7 +266,7 @@ OPS: list[tuple[str, Impl, Impl]] = [
     ("act_sum(Tensor a, Tensor b) -> (Tensor, Tensor)", act_sum, lambda a, b: (_like(a), _like(b))),
     (
         "act_reduce(Tensor a, str group) -> (Tensor, Tensor)",
-        lambda a, group: (a.relu(), reduce(a.relu(), group)),
+        lambda a, group: (act(a), reduce(act(a), group)),
         lambda a, group: (_like(a), _like(a)),
     ),
     ("act_bump(Tensor(a!) x, float by) -> ()", act_bump, _nothing),
@@ -274,7 +275,7 @@ OPS: list[tuple[str, Impl, Impl]] = [
         _group_max,
         lambda x, group: x.new_empty(x.shape[0], x.shape[1] // group, dtype=F32),
     ),
-    ("twice(Tensor x) -> Tensor", lambda x: x.relu() * 3, _like),
+    ("twice(Tensor x) -> Tensor", lambda x: other(act(x)), _like),
 ]
 
 _library = torch.library.Library("lab", "FRAGMENT")
