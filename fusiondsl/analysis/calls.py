@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fusiondsl.analysis.exprs import show
-from fusiondsl.analysis.kinds import Kind, kind_of_value, scalar_kind
+from fusiondsl.analysis.kinds import Kind, scalar_kind
 from fusiondsl.analysis.signature import describe
 from fusiondsl.analysis.unify import Mismatch, Unifier
 from fusiondsl.analysis.values import AnyValue, ListValue, ScalarValue, TensorValue, Value
@@ -14,7 +14,7 @@ from fusiondsl.decl.primitives import FUNCTIONS
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.dims.expr import Call, DType, Expr
+from fusiondsl.dims.expr import Call, Expr
 from fusiondsl.ir.program import (
     Anything,
     Const,
@@ -295,7 +295,3 @@ def _article(kind: ScalarType) -> str:
     if kind.is_list:
         return "a list"
     return scalar_kind(kind.kind).value
-
-
-def kind_of_const(value: int | float | str | bool | DType | None) -> Kind:
-    return Kind.DTYPE if isinstance(value, DType) else kind_of_value(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fusiondsl.analysis.dtypes import as_float
 from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import Kind
-from fusiondsl.analysis.shapes import Shapes
+from fusiondsl.analysis.shapes import Shapes, shape_operand
 from fusiondsl.analysis.values import AnyValue, ListValue, ScalarValue, TensorValue, Value
 from fusiondsl.decl.primitives import METHODS, OPERATORS, PRIMITIVES, REDUCTIONS
 from fusiondsl.diagnostics.source import Span
@@ -373,14 +373,3 @@ def _respelled(name: str, operands: list[Operand]) -> tuple[str, list[Operand]]:
         return "square", operands[:1]
     swaps = PRIMITIVES[name].commutative and isinstance(operands[0], Const | Computed)
     return name, operands[::-1] if swaps else operands
-
-
-def shape_operand(dims: Sequence[Expr]) -> ListOf:
-    """A shape as an operand; `tokens..` stays one entry."""
-    return ListOf(tuple(_size_operand(d) for d in dims))
-
-
-def _size_operand(size: Expr) -> Operand:
-    if isinstance(size, Literal) and isinstance(size.value, int):
-        return Const(size.value)
-    return Computed(size)

@@ -149,7 +149,7 @@ class Shapes:
     def view(self, value: TensorValue, shape: tuple[Expr, ...], span: Span | None) -> TensorValue:
         assert value.type is not None
         kind = TensorType(value.type.dtype, shape)
-        return self._emit("view", [value.operand, _shape(shape)], kind, span)
+        return self._emit("view", [value.operand, shape_operand(shape)], kind, span)
 
     def regroup(self, name: str, args: list[Expr], expr: Method) -> Value | None:
         """`flatten`, `unsqueeze` and `squeeze` as views."""
@@ -276,7 +276,12 @@ class Shapes:
         whole = sizes.equal(width, dims[axis]) is True
         dims[axis] = width
         kind = TensorType(value.type.dtype, tuple(dims), self._strides(value.type, whole))
-        operands: list[Operand] = [value.operand, Const(axis), _entry(start), _entry(stop)]
+        operands: list[Operand] = [
+            value.operand,
+            Const(axis),
+            size_operand(start),
+            size_operand(stop),
+        ]
         return self._emit("slice", operands, kind, span)
 
     def _strides(self, kind: TensorType, whole: bool) -> tuple[Expr, ...] | None:
@@ -456,7 +461,12 @@ class Shapes:
             return None
         wide = Binary("+", Binary("+", before, value.type.dims[-1]), after)
         dims = (*value.type.dims[:-1], self.low.scope.sizes.simplify(wide))
-        operands: list[Operand] = [value.operand, _entry(before), _entry(after), fill.operand]
+        operands: list[Operand] = [
+            value.operand,
+            size_operand(before),
+            size_operand(after),
+            fill.operand,
+        ]
         return self._emit("pad", operands, TensorType(value.type.dtype, dims), expr.span)
 
     def _emit(
@@ -478,11 +488,13 @@ def _has_unknown(dims: Sequence[Expr]) -> bool:
     return any(d is UNKNOWN_SIZE or isinstance(d, Wildcard) for d in dims)
 
 
-def _entry(size: Expr) -> Operand:
+def size_operand(size: Expr) -> Operand:
+    """A size as an argument."""
     if isinstance(size, Literal) and isinstance(size.value, int):
         return Const(size.value)
     return Computed(size)
 
 
-def _shape(dims: Sequence[Expr]) -> ListOf:
-    return ListOf(tuple(_entry(d) for d in dims))
+def shape_operand(dims: Sequence[Expr]) -> ListOf:
+    """A shape as an argument; `tokens..` stays one entry."""
+    return ListOf(tuple(size_operand(d) for d in dims))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import lcm
 from types import MappingProxyType
 
 from fusiondsl.dims.dim import Atom, Dim, DimTooComplex
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Spread, Unary
-from fusiondsl.dims.names import children
 from fusiondsl.dims.render import render
 
 
@@ -265,18 +264,3 @@ def product(exprs: list[Expr]) -> Expr:
     for expr in exprs[1:]:
         total = Binary("*", total, expr)
     return total
-
-
-def zero_divisors(expr: Expr) -> Iterator[Binary]:
-    """The divisions in it whose divisor is the number 0."""
-    sizes = Sizes()
-    for part in _binaries(expr):
-        if part.op in ("/", "//", "%") and sizes.constant(part.right) == 0:
-            yield part
-
-
-def _binaries(expr: Expr) -> Iterator[Binary]:
-    if isinstance(expr, Binary):
-        yield expr
-    for child in children(expr):
-        yield from _binaries(child)
