@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import yaml
 
 from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.syntax import ast
 
 _FUSE = re.compile(r'"(?:\\.|[^"\\\r\n])*"|(#[^\n]*)')
 _YAML = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
@@ -17,8 +19,9 @@ _TRAILING = re.compile(r"[ \t,;)}\]'\"]*(#[^\n]*)")
 class Comments:
     """Every comment is handed out once; `rest` gives those nobody asked for."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, module: ast.Module) -> None:
+        self._source = source = module.source
+        self._ends = sorted(item.span.end for item in module.items)
         self._is_yaml = source.name.endswith((".yaml", ".yml"))
         self._free: dict[int, str] = dict(_found(source))
 
@@ -89,6 +92,13 @@ class Comments:
 
     def _column(self, offset: int) -> int:
         return self._source.position(offset)[1]
+
+    def header(self, span: Span) -> list[str]:
+        """What is left between the item before `span` and `span`: comments above a YAML key."""
+        if not self._is_ours(span):
+            return []
+        before = bisect_right(self._ends, span.start)
+        return self.inside(Span(span.source, self._ends[before - 1] if before else 0, span.start))
 
     def inside(self, span: Span) -> list[str]:
         """All comments left in `span`."""

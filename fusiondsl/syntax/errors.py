@@ -151,11 +151,10 @@ class Failure:
 
     def _opener(self, token: Token) -> Token | None:
         """The innermost bracket that is open where `token` stands."""
-        if token.type in _CLOSING.values():
+        is_closing = token.type in ("RPAR", "RSQB", "RBRACE")
+        if is_closing and self.brackets.last is token:
             return self.brackets.closed
         opened = [bracket for bracket in self.brackets.open if bracket is not token]
-        if token.type in ("RPAR", "RSQB", "RBRACE") and self.brackets.closed is not None:
-            return self.brackets.closed
         return opened[-1] if opened else None
 
     def _is_past(self, opener: Token, token: Token) -> bool:

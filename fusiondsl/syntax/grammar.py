@@ -45,6 +45,8 @@ class Brackets(PostLex):
         self.open: list[Token] = []
         self.closed: Token | None = None
         """The opening bracket of the bracket closed last."""
+        self.last: Token | None = None
+        """The token seen last; one that cannot be read where it stands never comes here."""
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         opened: list[Token] = []
@@ -54,6 +56,7 @@ class Brackets(PostLex):
         for token in stream:
             kind = token.type
             length += 1
+            self.last = token
             if length > MAX_STATEMENT_TOKENS:
                 raise LimitError("the statement is too long", token)
             if kind == "_SEP":

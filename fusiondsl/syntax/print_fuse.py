@@ -84,6 +84,8 @@ class FusePrinter:
 
     def item(self, node: ast.Item) -> list[str]:
         leading = self._comments.leading(node.span, keep_blank=True)
+        header = self._comments.header(node.span)
+        leading = [*header, "", *leading] if header else leading
         lines = self._body(node)
         trailing = self._comments.trailing(node.span)
         if trailing:

@@ -23,8 +23,10 @@ def module(node: ast.Module, comments: Comments) -> str:
         found = [item for item in node.items if isinstance(item, kind)]
         if not found:
             continue
-        lines += ["", f"{key}:"] if lines else [f"{key}:"]
-        for item in found:
+        above, first = printer.first(found[0], text)
+        lines += ["", *above, f"{key}:"] if lines else [*above, f"{key}:"]
+        lines += _indented(first)
+        for item in found[1:]:
             lines += _indented(printer.item(item, text))
     rest = comments.rest()
     lines += ["", *rest] if rest and lines else rest
@@ -53,8 +55,18 @@ class _Printer:
         yield "ops", ast.Op, lambda node: _entry(list(self._op(node)))
         yield "rules", ast.Rule, lambda node: _entry(list(self._rule(node)))
 
+    def first(
+        self, node: ast.Item, text: Callable[[Any], list[str]]
+    ) -> tuple[list[str], list[str]]:
+        """The first item of a group; comments set apart from it go above the key of the group."""
+        leading = self._comments.leading(node.span, keep_blank=True)
+        header = self._comments.header(node.span)
+        apart = len(leading) - leading[::-1].index("") if "" in leading else 0
+        header += [comment for comment in leading[:apart] if comment]
+        return header, [*leading[apart:], *self.item(node, text)]
+
     def item(self, node: ast.Item, text: Callable[[Any], list[str]]) -> list[str]:
-        leading = self._comments.leading(node.span)
+        leading = self._comments.leading(node.span) + self._comments.header(node.span)
         lines = self._behind(node.span, text(node))
         return [*leading, *self._comments.inside(node.span), *lines]
 

@@ -18,7 +18,7 @@ def print_module(module: ast.Module, style: Style) -> str:
     if style == "yaml":
         from fusiondsl.syntax.print_yaml import module as print_yaml
 
-        return print_yaml(module, Comments(module.source))
+        return print_yaml(module, Comments(module))
     from fusiondsl.syntax.print_fuse import module as print_fuse
 
-    return print_fuse(module, Comments(module.source))
+    return print_fuse(module, Comments(module))

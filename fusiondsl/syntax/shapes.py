@@ -157,7 +157,7 @@ TABLE = Shape(
     ),
 )
 MODULE = Shape(
-    "module",
+    "file",
     (
         Key("imports", ListOf(Prose()), "files whose declarations are used"),
         Key("lets", MapOf(EXPRESSION), "named values"),

@@ -62,6 +62,8 @@ def _report(error: yaml.MarkedYAMLError, source: Source, diagnostics: Diagnostic
     mark = error.problem_mark or error.context_mark
     span = _point(source, mark.index if mark is not None else 0)
     message = error.problem or error.context or "not YAML"
+    if message.startswith("expected <block end>"):
+        message = "the line is indented differently from those it belongs to"
     labels = []
     if error.context and error.context_mark is not None and error.problem:
         labels = [Label(_point(source, error.context_mark.index), error.context)]
@@ -182,5 +184,8 @@ class _Composer:
         return Span(span.source, span.start, children[-1].span.end)
 
     def _refuse(self, message: str, event: yaml.Event) -> None:
-        self._diagnostics.error("FD031", message, self._span(event))
+        span = self._span(event)
+        end = span.source.text.find("\n", span.start, span.end)
+        span = span if end < 0 else Span(span.source, span.start, end)
+        self._diagnostics.error("FD031", message, span)
         raise _Refused

@@ -70,11 +70,16 @@ def _grown(inner: st.SearchStrategy[ex.Expr], scoped: bool) -> st.SearchStrategy
 
 
 def expressions(scoped: bool = False) -> st.SearchStrategy[ex.Expr]:
-    return st.recursive(leaves, lambda inner: _grown(inner, scoped), max_leaves=8)
+    """Deep trees; slow to draw, so modules hold flat ones."""
+    return st.recursive(leaves, lambda inner: _grown(inner, scoped), max_leaves=12)
 
 
-free = expressions()
-bound = expressions(scoped=True)
+def _flat(scoped: bool) -> st.SearchStrategy[ex.Expr]:
+    return st.one_of(leaves, _grown(leaves, scoped))
+
+
+free = _flat(scoped=False)
+bound = _flat(scoped=True)
 
 tensor_types = st.builds(
     ast.TensorType,
@@ -128,23 +133,22 @@ effect_calls = st.builds(
     st.just(NOWHERE),
 )
 simple = st.one_of(assigns, effect_calls)
-statements: st.SearchStrategy[ast.Statement] = st.recursive(
-    simple,
-    lambda inner: st.builds(
-        ast.Case,
-        bound,
-        st.lists(inner, max_size=2).map(tuple),
-        st.lists(inner, max_size=2).map(tuple),
-        st.just(NOWHERE),
-    ),
-    max_leaves=4,
-)
-bodies = st.lists(statements, max_size=3).map(tuple)
+
+
+def _cases(
+    inner: st.SearchStrategy[ast.Statement],
+) -> st.SearchStrategy[ast.Statement]:
+    block = st.lists(inner, max_size=2).map(tuple)
+    return st.one_of(simple, st.builds(ast.Case, bound, block, block, st.just(NOWHERE)))
+
+
+statements = _cases(_cases(simple))
+bodies = st.lists(statements, max_size=2).map(tuple)
 conditions = st.lists(
-    st.builds(ast.Condition, st.none() | ident(), bound, st.just(NOWHERE)), max_size=3
+    st.builds(ast.Condition, st.none() | ident(), bound, st.just(NOWHERE)), max_size=2
 ).map(tuple)
 differences = st.lists(
-    st.builds(ast.Difference, ident(), st.none() | ident(), st.just(NOWHERE)), max_size=3
+    st.builds(ast.Difference, ident(), st.none() | ident(), st.just(NOWHERE)), max_size=2
 ).map(tuple)
 forms = st.builds(ast.Form, ident(), bodies, conditions, differences, st.just(NOWHERE))
 impls = st.builds(
@@ -196,7 +200,7 @@ examples = st.one_of(
     st.builds(ast.Example, bindings, st.just(False), st.none() | ident(), st.just(NOWHERE)),
 )
 names = st.lists(ident(dotted), max_size=2).map(tuple)
-full_bodies = st.lists(statements, min_size=1, max_size=3).map(tuple)
+full_bodies = st.lists(statements, min_size=1, max_size=2).map(tuple)
 
 
 def lets(value: st.SearchStrategy[ex.Expr]) -> st.SearchStrategy[ast.Let]:
@@ -249,5 +253,5 @@ def _key(item: ast.Item) -> object:
 modules = st.builds(
     ast.Module,
     st.just(SOURCE),
-    st.lists(items, max_size=4, unique_by=_key).map(tuple),
+    st.lists(items, max_size=3, unique_by=_key).map(tuple),
 )

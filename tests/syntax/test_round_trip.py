@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from fusiondsl.diagnostics import Diagnostics, Source
 from fusiondsl.diagnostics.render import render_all
+from fusiondsl.dims import expr as ex
 from fusiondsl.syntax import ast, parse, print_module, structure
-from tests.syntax.strategies import modules
+from tests.syntax.strategies import NOWHERE, expressions, modules
 
 
 def _in_order(module: ast.Module, style: str) -> list[object]:
@@ -16,16 +17,32 @@ def _in_order(module: ast.Module, style: str) -> list[object]:
     return sorted(found, key=repr) if style == "yaml" else found
 
 
-@pytest.mark.parametrize("style", ["fuse", "yaml"])
-@settings(
+pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
+
+quick = settings(
     max_examples=200,
     derandomize=True,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # shrinking such trees takes minutes
     suppress_health_check=list(HealthCheck),
 )
+
+
+@quick
+@given(expression=expressions())
+def test_printed_expressions_read_back(expression: ex.Expr) -> None:
+    let = ast.Let(ast.Ident("a", NOWHERE), expression, NOWHERE)
+    _check(ast.Module(NOWHERE.source, (let,)), "fuse")
+
+
+@pytest.mark.parametrize("style", ["fuse", "yaml"])
+@quick
 @given(module=modules)
 def test_printed_modules_read_back(style: str, module: ast.Module) -> None:
+    _check(module, style)
+
+
+def _check(module: ast.Module, style: str) -> None:
     printed = print_module(module, style)  # type: ignore[arg-type]
     diagnostics = Diagnostics()
     again = parse(Source(f"again.{style}", printed), diagnostics)
@@ -34,13 +51,7 @@ def test_printed_modules_read_back(style: str, module: ast.Module) -> None:
     assert print_module(again, style) == printed  # type: ignore[arg-type]
 
 
-@settings(
-    max_examples=50,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@settings(quick, max_examples=50)
 @given(module=modules)
 def test_conversion_both_ways(module: ast.Module) -> None:
     diagnostics = Diagnostics()

@@ -1,0 +1,58 @@
+"""Layout and comments: every file in `cases/format` prints as stored, in both spellings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fusiondsl.resources import patterns_root
+from fusiondsl.syntax import print_module, structure
+from fusiondsl.syntax.comments import Comments
+from fusiondsl.syntax.printer import Style
+from tests.syntax.support import CASES, check_expected, read, read_case
+
+FILES = [CASES / "format" / "comments.fuse", CASES / "format" / "comments.yaml"]
+SHIPPED = sorted(p for p in patterns_root().rglob("*") if p.suffix in (".fuse", ".yaml"))
+STYLES: list[Style] = ["fuse", "yaml"]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_printed_as_stored(path: Path, style: Style) -> None:
+    module, diagnostics = read_case(path)
+    assert not len(diagnostics)
+    check_expected(path.with_name(f"{path.name}.as.{style}"), print_module(module, style))
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("path", [*FILES, *SHIPPED], ids=lambda path: path.name)
+def test_nothing_is_lost(path: Path, style: Style) -> None:
+    module, _ = read_case(path)
+    printed = print_module(module, style)
+    again, diagnostics = read(printed, f"again.{style}")
+    assert not len(diagnostics)
+    assert sorted(map(repr, map(structure, again.items))) == sorted(
+        map(repr, map(structure, module.items))
+    )
+    assert print_module(again, style) == printed
+    assert sorted(Comments(module).rest()) == sorted(Comments(again).rest())
+
+
+def test_numbers_keep_their_spelling() -> None:
+    module, _ = read("let A = 0x1F\nlet B = 64 MiB\nlet C = 1_000\nlet D = 1e-6\nlet E = 2.50\n")
+    assert print_module(module, "fuse") == module.source.text
+
+
+def test_parentheses_only_where_needed() -> None:
+    text = "let A = ((a + (b * c)) - (d - e)) ** (-f) ** g"
+    module, _ = read(text)
+    assert print_module(module, "fuse") == "let A = (a + b * c - (d - e)) ** (-f) ** g\n"
+
+
+def test_empty_module() -> None:
+    for style in STYLES:
+        module, _ = read("")
+        assert print_module(module, style) == ""
+        module, _ = read("# only this\n")
+        assert print_module(module, style) == "# only this\n"
