@@ -71,9 +71,19 @@ def run(args: argparse.Namespace) -> int:
             console.print(f"would change {output.path}")
         return Exit.FINDINGS if changed else console.exit_code()
     for output in changed:
-        write_atomically(output.path, output.text)
+        _write(output)
         console.print(f"wrote {output.path}")
     return console.exit_code()
+
+
+def _write(output: _Output) -> None:
+    try:
+        write_atomically(output.path, output.text)
+    except OSError as error:
+        diagnostics = Diagnostics()
+        message = f"cannot write `{output.path}`: {error.strerror or error}"
+        diagnostics.error("FD008", message, None)
+        raise FusionError(diagnostics, Exit.ENVIRONMENT) from None
 
 
 def _is_usage(diagnostics: Diagnostics) -> bool:

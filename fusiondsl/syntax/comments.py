@@ -46,7 +46,8 @@ class Comments:
 
     def _starts_line(self, span: Span) -> bool:
         line, column = self._source.position(span.start)
-        return not self._source.line(line)[: column - 1].strip(" \t-")
+        before = " \t-[{\"'" if self._is_yaml else " \t"
+        return not self._source.line(line)[: column - 1].strip(before)
 
     def _above(self, line: int) -> list[str]:
         found: list[str] = []

@@ -36,6 +36,11 @@ CODES: dict[str, CodeInfo] = {
         "the output file already exists",
         "Converting writes a new file beside the old one and never replaces a file.",
     ),
+    "FD008": CodeInfo(
+        "a file cannot be written",
+        "The folder does not exist or may not be written, or the disk is full. A file that was "
+        "there before is left as it was.",
+    ),
     "FD010": CodeInfo(
         "unexpected token",
         "The text does not follow the grammar at this place. The message lists what could stand "
