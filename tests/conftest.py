@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("FUSIONDSL_REFERENCE_OPS", "1")
@@ -12,3 +13,12 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, max_examples=200, print_blob=True, **_COMMON)
 settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def extern_ops() -> None:
+    """Extern ops get implementations before any test defines their schemas alone."""
+    import fusiondsl
+    from tests.support.extern_ops import register_extern_ops
+
+    register_extern_ops(fusiondsl.load("fusiondsl:").program)

@@ -175,7 +175,7 @@ class _Run:
         if self._rewrite:
             new = self._emitter.rewrite(site, verdict, place)
         self.fired.append(
-            Fired(site.rule.name, anchor, form_names(site), tuple(n.name for n in new))
+            Fired(site.rule.name, anchor, _forms(site, verdict), tuple([n.name for n in new]))
         )
         return True
 
@@ -205,6 +205,14 @@ class _Run:
 
     def refused(self) -> Iterable[Refusal]:
         return self._refused.values()
+
+
+def _forms(site: Site, verdict: Verdict) -> tuple[str, ...]:
+    """How the source is spelled, the same for a whole verdict."""
+    known: tuple[str, ...] | None = verdict.memo.get("forms")
+    if known is None:
+        known = verdict.memo["forms"] = form_names(site)
+    return known
 
 
 def _fake_mode_of(graph: fx.Graph) -> tuple[Any, Any]:

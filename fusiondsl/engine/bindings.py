@@ -50,6 +50,8 @@ class Binding:
     """(name, default, wants float) of each argument a call in a body writes."""
     buffers: tuple[str, ...]
     """Names of write-only arguments."""
+    results: tuple[str, ...]
+    """Names of call results: own returns, then mutated arguments."""
 
     def written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Call arguments in declaration order as the dispatcher takes them."""
@@ -104,6 +106,7 @@ class Bindings:
             frozenset(p.name for p in decl.params),
             tuple((a.name, a.default, a.wants_float) for a in arguments),
             tuple(p.name for p in decl.params if p.kind == "out"),
+            tuple(r.name for r in decl.call_results),
         )
 
     def _default(self, param: ir.Param) -> Any:

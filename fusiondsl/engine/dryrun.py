@@ -238,7 +238,7 @@ def buffer_kinds(
     leading = _leading(step.binding, args)
     own: dict[str, Any] | None = None
     kinds: dict[str, tuple[tuple[Size, ...], torch.dtype]] = {}
-    names = dict(zip([r.name for r in step.binding.decl.call_results], step.results, strict=False))
+    names = dict(zip(step.binding.results, step.results, strict=False))
     for param in step.binding.decl.params:
         if param.kind != "out":
             continue

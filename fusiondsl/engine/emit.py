@@ -215,7 +215,7 @@ class _Rewrite:
         names = step.results
         fakes: list[Any] | None = None
         vals: list[Any] = [None] * offset
-        for index in range(len(step.binding.decl.call_results)):
+        for index in range(len(step.binding.results)):
             name = names[index] if index < len(names) else None
             matched = self._matched_value(name)
             if matched is None:
@@ -312,9 +312,7 @@ class _Rewrite:
 
     def _buffers(self, step: RecipeStep, args: list[Any]) -> dict[str, fx.Node]:
         assert step.binding is not None
-        results = dict(
-            zip([r.name for r in step.binding.decl.call_results], step.results, strict=False)
-        )
+        results = dict(zip(step.binding.results, step.results, strict=False))
         buffers: dict[str, fx.Node] = {}
         for param in step.binding.decl.params:
             if param.kind == "out":
@@ -326,7 +324,7 @@ class _Rewrite:
     ) -> fx.Node:
         matched = self._matched_value(name)
         if matched is not None:
-            old = self._old_buffer(matched)
+            old = self._old_buffer(matched, (step, param.name))
             if old is not None:
                 return old
             shape, dtype, device = shape_of(matched), matched.dtype, matched.device
@@ -344,39 +342,61 @@ class _Rewrite:
         node.meta["val"] = self._fake(node)
         return node
 
-    def _old_buffer(self, matched: torch.Tensor) -> fx.Node | None:
+    def _old_buffer(self, matched: torch.Tensor, key: Any) -> fx.Node | None:
         """A matched call's own fresh buffer of the same kind, free once that call is gone."""
-        shape = shape_of(matched)
-        for call in self.site.calls:
-            for buffer in call.buffers:
-                if buffer.target not in aten.ALLOCATIONS or buffer in self.reused:
-                    continue
-                value = buffer.meta.get("val")
-                if value is None or value.dtype is not matched.dtype or shape_of(value) != shape:
-                    continue
-                if any(user not in self.site.own for user in buffer.users):
-                    continue
+        memo = self.verdict.memo
+        if key not in memo:
+            # A buffer is of the shape of its result, and that is the same for a whole verdict.
+            memo[key] = [
+                (i, j)
+                for i, call in enumerate(self.site.calls)
+                for j, buffer in enumerate(call.buffers)
+                if _same_kind(buffer.meta.get("val"), matched)
+            ]
+        for i, j in memo[key]:
+            buffer: fx.Node = self.site.calls[i].buffers[j]
+            if buffer.target in aten.ALLOCATIONS and self._is_free(buffer):
                 if not buffer < self.place.point:
                     self.place.point.prepend(buffer)
                 self.reused.add(buffer)
                 return buffer
         return None
 
+    def _is_free(self, buffer: fx.Node) -> bool:
+        own = self.site.own
+        return buffer not in self.reused and own.keys() >= buffer.users.keys()
+
     # --- replacing and erasing -------------------------------------------------------------------
 
     def _replace(self, written: str, values: list[Any]) -> None:
         node = self.nodes[written]
+        same = written in self.verdict.same_shape
+        returned = False
         for old in values:
-            new = self._like(node, old)
-            if old is new:
+            if old is node:
+                returned = returned or _is_returned(old)
                 continue
-            if isinstance(old, Version):
-                for user in old.users:
-                    if user not in self.site.own:
-                        user.replace_input_with(old.node, new)
-            else:
-                old.replace_all_uses_with(new, lambda user: user not in self.site.own)
+            new = node if same else self._like(node, old)
+            if _is_returned(old):
+                # Outputs of a graph never share memory, even where they are one value.
+                new = self._copy(new) if returned and new is node else new
+                returned = True
+            self._redirect(old, new)
             self.emitter._forward[old] = new
+
+    def _redirect(self, old: Any, new: fx.Node) -> None:
+        own = self.site.own
+        if not isinstance(old, Version):
+            old.replace_all_uses_with(new, lambda user: user not in own)
+            return
+        for user in old.users:
+            if user not in own:
+                user.replace_input_with(old.node, new)
+
+    def _copy(self, node: fx.Node) -> fx.Node:
+        copy = self._call(aten.aten.clone.default, (node,), {})
+        copy.meta["val"] = self._fake(copy)
+        return copy
 
     def _like(self, node: fx.Node, old: Any) -> fx.Node:
         """The new value in the exact shape of the one it replaces."""
@@ -422,6 +442,18 @@ class _Rewrite:
 _Prepared: TypeAlias = tuple[list[tuple[str | None, ir.Operand | None, Any]], list[tuple[int, int]]]
 """For each argument a node's name, an operand to work out at the site, or a constant; and the
 arguments whose leading dimensions are joined, with how many trailing ones stay."""
+
+
+def _is_returned(value: Any) -> bool:
+    return any(user.op == "output" for user in value.users)
+
+
+def _same_kind(value: Any, other: torch.Tensor) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype is other.dtype
+        and shape_of(value) == shape_of(other)
+    )
 
 
 def _varies(value: Any) -> bool:

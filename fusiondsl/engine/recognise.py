@@ -511,7 +511,7 @@ def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[s
 
 def wrap(call: Call) -> Recognised:
     """A call as itself."""
-    count = 1 if call.binding is None else len(call.binding.decl.call_results)
+    count = 1 if call.binding is None else len(call.binding.results)
     return Recognised(
         call.op,
         call.args,

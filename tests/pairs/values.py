@@ -52,6 +52,10 @@ class Values:
             return ("zeros", *_form(val))
         if node.target in _RESHAPES:
             return self._reshaped(node)
+        if node.target is aten.clone.default:  # outputs of a graph never share memory
+            source = node.args[0]
+            assert isinstance(source, fx.Node)
+            return self._known[source]
         if node.target is operator.getitem:
             return self._item(node)
         return self._call(node)
