@@ -12,7 +12,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from fusiondsl import ir
-from fusiondsl.backends.artifact import dumps
+from fusiondsl.backends.artifact import identity
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import Report
 from fusiondsl.target import Target
@@ -62,7 +62,7 @@ class FusionPass(CustomGraphPass):
 
     def _content(self) -> bytes:
         if self._uuid is None:
-            digest = hashlib.sha256(dumps(self.rules.program, self.rules.target))
+            digest = hashlib.sha256(identity(self.rules.program, self.rules.target))
             digest.update(repr((self.tokens, torch.__version__, _version())).encode())
             self._uuid = digest.digest()
         return self._uuid

@@ -496,7 +496,7 @@ def test_an_attribute_with_another_value_is_another_source() -> None:
         return L.group_codes(L.norm(x, w, EPS), 128, True)
 
     applied = rewritten(post_grad(function, X, W), base(), (X, W), given=T)
-    refused(applied, "norm_codes", CONSTANT, "True")
+    refused(applied, "norm_codes", CONSTANT, "true")
 
 
 def test_another_layout_is_refused_at_the_site() -> None:
