@@ -55,7 +55,8 @@ def _value(text: str) -> ex.Expr:
 @pytest.mark.parametrize(
     "text",
     ["f(a, k = 1)", "(a + b)", "a + (b * c)", "-(a)", "a[.., 1:2]", "(1, 2)", "[1]", "not a",
-     "not a in (b,)",      "f(a).to(x)[0]", "64 MiB", '"text"', "t..", "a is not none", "a not in (b, c)", "_"],
+     "not a in (b,)", "f(a).to(x)[0]", "64 MiB", '"text"', "t..", "a is not none",
+     "a not in (b, c)", "_"],
 )  # fmt: skip
 def test_an_expression_spans_its_text(text: str) -> None:
     value = _value(text)
