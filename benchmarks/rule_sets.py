@@ -54,7 +54,7 @@ def one_anchor(directory: Path) -> RuleSet:
             "    q = fp8_static_quant(normed, scale)",
             "  }",
             "  replace {",
-            "    q, residual_out = _C.fused_add_rms_norm_static_fp8_quant(",
+            "    q: fp8[t.., H], residual_out = _C.fused_add_rms_norm_static_fp8_quant(",
             f"        x, residual, weight, scale, {eps})",
             "  }",
             "  where { D in (bf16, f16) }",

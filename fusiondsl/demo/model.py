@@ -18,7 +18,7 @@ from fusiondsl.demo.layers import FP8, GROUP
 Scheme: TypeAlias = Literal["group", "token", "mxfp4"]
 TP_GROUP = "tp:0"
 
-_BRANCH_GAIN = 0.1
+_BRANCH_GAIN = 0.05
 """Scale of what a branch adds to the residual stream, which dominates it in trained models."""
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import torch
 from torch import Tensor, nn
 
 import fusiondsl
 from fusiondsl.demo.model import TP_GROUP, Decoder, ModelConfig, inputs
+from fusiondsl.demo.recorder import Recorder
+from fusiondsl.demo.sites import SiteComparison
 from fusiondsl.engine.report import Report
-from fusiondsl.ops import reference_ops
+from fusiondsl.ir.program import Rule
+from fusiondsl.ops import reference_ops, register
 from fusiondsl.ops.references.collectives import reference_world
 from fusiondsl.resources import patterns_root
 from fusiondsl.verify.numerics import Comparison, PackedComparison, compare, compare_fp8
@@ -44,6 +47,8 @@ class Outcome:
     """The pattern file each compiled rule comes from."""
     reports: Sequence[Report]
     """One a graph that Inductor compiled."""
+    sites: Sequence[SiteComparison]
+    """Each fused call on the inputs of the last run."""
     measured: Sequence[Measured]
 
 
@@ -55,20 +60,26 @@ def pattern_files() -> list[str]:
 
 def run(config: ModelConfig) -> Outcome:
     """The whole demo; references stand in for the GPU kernels."""
-    files = pattern_files()
-    rules = fusiondsl.load(*files).compile(TARGET)
-    graph_pass = rules.graph_pass()
+    rules = fusiondsl.load(*pattern_files()).compile(TARGET)
+    register(rules.program)
+    graph_pass = rules.graph_pass(tokens=range(1, config.max_tokens + 1))
+    recorder = Recorder(graph_pass)
     with reference_ops(), reference_world(_two_ranks), torch.no_grad():
         model = Decoder(config)
         eager = {tokens: model(*inputs(config, tokens)) for tokens in TOKENS}
-        with _installed(graph_pass):
-            fused = _compiled_outputs(model, config)
+        fused = _compiled_outputs(model, config, recorder)
+        sites = recorder.compare_sites()
     return Outcome(
-        files,
-        len(rules.rules),
+        {rule.name: _family(rule) for rule in rules.program.rules},
         tuple(graph_pass.reports),
+        sites,
         [_measure(tokens, fused[tokens], eager[tokens]) for tokens in TOKENS],
     )
+
+
+def _family(rule: Rule) -> str:
+    """Rules of one file are one family."""
+    return PurePath(rule.span.source.name).stem if rule.span is not None else ""
 
 
 def _two_ranks(x: Tensor, group: str) -> tuple[Tensor, Tensor]:
@@ -76,8 +87,10 @@ def _two_ranks(x: Tensor, group: str) -> tuple[Tensor, Tensor]:
     return x, x.roll(1, -1)
 
 
-def _compiled_outputs(model: nn.Module, config: ModelConfig) -> Mapping[int, Sequence[Tensor]]:
-    compiled = torch.compile(model, fullgraph=True)
+def _compiled_outputs(
+    model: nn.Module, config: ModelConfig, recorder: Recorder
+) -> Mapping[int, Sequence[Tensor]]:
+    compiled = torch.compile(model, backend=recorder.backend, fullgraph=True)
     outputs: dict[int, Sequence[Tensor]] = {}
     for tokens in TOKENS:
         hidden, positions = inputs(config, tokens)
@@ -85,17 +98,6 @@ def _compiled_outputs(model: nn.Module, config: ModelConfig) -> Mapping[int, Seq
         torch._dynamo.mark_dynamic(positions, 0)
         outputs[tokens] = compiled(hidden, positions)
     return outputs
-
-
-@contextmanager
-def _installed(graph_pass: object) -> Iterator[None]:
-    """Inductor calls the pass on every post-grad graph.
-
-    Rounding between fused operations is kept, as in eager, so that what differs is the rules' own.
-    """
-    settings = {"post_grad_custom_post_pass": graph_pass, "emulate_precision_casts": True}
-    with torch._inductor.config.patch(settings):
-        yield
 
 
 def _measure(tokens: int, fused: Sequence[Tensor], eager: Sequence[Tensor]) -> Measured:

@@ -1,0 +1,64 @@
+"""Inductor with the rules in its post-grad slot, and a record of what it was given."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+from fusiondsl.backends.graph_pass import FusionPass
+from fusiondsl.demo.sites import SiteComparison, compare_sites
+
+
+class Recorder(CustomGraphPass):
+    """The pass itself, with copies of the graph before and after it."""
+
+    def __init__(self, graph_pass: FusionPass) -> None:
+        self._pass = graph_pass
+        self._before: fx.GraphModule | None = None
+        self._after: fx.GraphModule | None = None
+        self._arguments: Sequence[Any] = ()
+
+    def __call__(self, graph: fx.Graph) -> None:
+        self._before = _copied(graph)
+        self._pass(graph)
+        self._after = _copied(graph)
+
+    def uuid(self) -> bytes | None:
+        return self._pass.uuid()
+
+    def backend(self, gm: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        """Inductor, with the pass where it sees every post-grad graph.
+
+        Rounding between fused operations is kept, as in eager, so that only the rules make a
+        difference; caches are off, so that the pass runs even if the graph was compiled before.
+        """
+        settings = {
+            "post_grad_custom_post_pass": self,
+            "emulate_precision_casts": True,
+            "force_disable_caches": True,
+        }
+        with torch._inductor.config.patch(settings):
+            compiled: Any = compile_fx(gm, inputs)
+
+        def call(*arguments: Any) -> Any:
+            self._arguments = arguments
+            return compiled(*arguments)
+
+        return call
+
+    def compare_sites(self) -> list[SiteComparison]:
+        """Every fused call on the inputs of the last run."""
+        assert self._before is not None
+        assert self._after is not None
+        return compare_sites(self._before, self._after, self._pass.reports[-1], self._arguments)
+
+
+def _copied(graph: fx.Graph) -> fx.GraphModule:
+    owner: Any = graph.owning_module
+    return fx.GraphModule(owner, copy.deepcopy(graph))

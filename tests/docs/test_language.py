@@ -1,0 +1,50 @@
+"""Every block of docs/language.md is checked, and refused where it says so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fusiondsl.analysis import analyse
+from fusiondsl.analysis.modules import Loader
+from fusiondsl.diagnostics.diagnostic import Diagnostics, Severity
+from fusiondsl.diagnostics.source import Source
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
+_FENCE = re.compile(r"^```(fuse|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_REFUSED = re.compile(r"^# refused: (FD\d{3})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    name: str
+    text: str
+
+    @property
+    def refused(self) -> str | None:
+        found = _REFUSED.search(self.text)
+        return found[1] if found else None
+
+
+def blocks() -> list[Block]:
+    page = PAGE.read_text(encoding="utf-8")
+    return [
+        Block(f"line{page.count(chr(10), 0, found.start()) + 1}.{found[1]}", found[2])
+        for found in _FENCE.finditer(page)
+    ]
+
+
+@pytest.mark.parametrize("block", blocks(), ids=lambda block: block.name)
+def test_block(block: Block) -> None:
+    diagnostics = Diagnostics()
+    loader = Loader(diagnostics)
+    loader.add_source(Source(block.name, block.text))
+    analyse(loader.finish(), diagnostics)
+    errors = [(d.code, d.message) for d in diagnostics if d.severity is Severity.ERROR]
+    if block.refused is None:
+        assert errors == []
+    else:
+        assert block.refused in [code for code, _ in errors], errors
