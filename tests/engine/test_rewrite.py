@@ -22,6 +22,8 @@ from tests.engine.lab import (
     rewritten,
     rows,
     rules,
+    shape_env,
+    snapshot,
     vector,
 )
 from tests.support.capture import post_grad, traced
@@ -529,3 +531,42 @@ def test_reinplacing_adds_no_copy() -> None:
         decompose_auto_functionalized(captured.gm.graph)
         counts.append(clones(captured.gm.graph))
     assert counts[1] <= counts[0]
+
+
+# --- fakes that decide something -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ["equal", "less", "multiple", "number"])
+def test_a_fake_that_looks_at_a_size_leaves_no_trace(question: str) -> None:
+    """Its decision holds for this trace only, so it must not stick to the graph."""
+    library = torch.library.Library("lab_nosy", "FRAGMENT")
+
+    def fake(x: Tensor) -> Tensor:
+        tokens = x.shape[0]
+        if question == "equal":
+            assert tokens == T or tokens != T
+        elif question == "less":
+            assert tokens < 9 or tokens > 3
+        elif question == "multiple":
+            assert tokens % 7 == 0 or tokens > 3
+        else:
+            int(tokens)
+        return x.new_empty(x.shape)
+
+    library.define(f"{question}(Tensor x) -> Tensor")
+    library.impl(question, lambda x: x.relu(), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"lab_nosy::{question}", fake, lib=library)
+    text = f"""
+    extern op lab_nosy.{question}(x: D[t..]) -> D[t..]
+    rule nosy(x: D[t..]) {{
+      match {{ y = lab.act(x) }}
+      replace {{ y = lab_nosy.{question}(x) }}
+    }}"""
+    captured = traced(lambda x: L.act(x), X)
+    env = shape_env(captured.gm.graph)
+    before = snapshot(env)
+    report = rules(text).apply(captured.gm)
+    assert snapshot(env) == before
+    value = captured.gm.graph.output_node().args[0].meta["val"]
+    assert isinstance(value.shape[0], torch.SymInt)
+    assert report.counts == {"nosy": 1} or report.refused
