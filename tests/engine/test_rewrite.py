@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, fx
 
+import fusiondsl
 from fusiondsl.engine.report import RefusalKind
 from tests.engine.lab import (
     EPS,
@@ -26,6 +27,7 @@ from tests.engine.lab import (
     snapshot,
     vector,
 )
+from tests.support import spellings
 from tests.support.capture import post_grad, traced
 
 X, R, W = rows(), rows(salt=1), vector()
@@ -570,3 +572,41 @@ def test_a_fake_that_looks_at_a_size_leaves_no_trace(question: str) -> None:
     value = captured.gm.graph.output_node().args[0].meta["val"]
     assert isinstance(value.shape[0], torch.SymInt)
     assert report.counts == {"nosy": 1} or report.refused
+
+
+# --- tokens of several dimensions ----------------------------------------------------------------
+
+LIMITED = "  where { few: tokens <= 256 }\n}\n"
+
+
+@pytest.mark.parametrize("text", [FUSED, FLAT], ids=["fused", "flat"])
+@pytest.mark.parametrize(("limit", "fires"), [(256, True), (257, False)])
+def test_a_token_range_bounds_the_product_of_leading_sizes(
+    text: str, limit: int, fires: bool
+) -> None:
+    x, r = rows(6).view(2, 3, H), rows(6, salt=1).view(2, 3, H)
+    bounded = text.replace("t..", "tokens..").replace("  }\n}\n", "  }\n" + LIMITED)
+    if "where" not in bounded:
+        bounded = bounded.rstrip().removesuffix("}") + LIMITED
+    captured = traced(source, x, r, W)
+    applied = rewritten(captured, rules(bounded), (x, r, W), range(1, limit + 1))
+    assert bool(applied.counts) is fires
+    if not fires:
+        (name,) = {refusal.rule for refusal in applied.report.refused}
+        assert refused(applied, name, RefusalKind.PREDICATE_UNKNOWN, "tokens").label == "few"
+
+
+@pytest.mark.parametrize(("rank", "view", "times"), [(2, False, 2), (3, True, 1), (3, True, 2)])
+def test_decomposed_spellings_behind_a_view_and_repeated(rank: int, view: bool, times: int) -> None:
+    compiled = fusiondsl.load("fusiondsl:rocm_aiter/rms_norm_group_quant.yaml").compile(
+        fusiondsl.Target(arch="gfx950", facts={"env.aiter": True, "env.vllm": True})
+    )
+
+    def function(x: Tensor, w: Tensor) -> Any:
+        normed = spellings.norm_ir_native(x, w)
+        normed = normed.view(-1, H) if view else normed
+        return [spellings.group_native(normed) for _ in range(times)]
+
+    x = rows(6).view(2, 3, H) if rank == 3 else rows(6)
+    captured = post_grad(function, x, W, dynamic=False)
+    assert apply(captured, compiled, range(1, 65)).counts == {"rms_norm_group_quant": 1}
