@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +33,8 @@ class Plan:
 
     strata: list[Trie[CompiledRule]] = field(default_factory=list)
     rules: list[list[CompiledRule]] = field(default_factory=list)
+    verdicts: dict[Any, Verdict] = field(default_factory=dict)
+    """Verdicts of earlier graphs."""
 
 
 def build_plan(compiled: Compiled) -> Plan:
@@ -54,9 +58,10 @@ def apply(
 ) -> Report:
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
     before = len(graph.nodes)
-    run = _Run(compiled, graph, tokens, rewrite)
-    for trie in plan.strata:
-        run.stratum(trie)
+    run = _Run(compiled, plan, graph, tokens, rewrite)
+    with _no_collection():
+        for trie in plan.strata:
+            run.stratum(trie)
     return Report(
         tuple(run.fired),
         tuple(run.refused()),
@@ -69,7 +74,12 @@ def apply(
 
 class _Run:
     def __init__(
-        self, compiled: Compiled, graph: fx.Graph, tokens: range | None, rewrite: bool
+        self,
+        compiled: Compiled,
+        plan: Plan,
+        graph: fx.Graph,
+        tokens: range | None,
+        rewrite: bool,
     ) -> None:
         self._compiled = compiled
         self._graph = graph
@@ -80,7 +90,9 @@ class _Run:
         self._fake_mode, self._shape_env = _fake_mode_of(graph)
         self._sizes = Sizes(graph)
         self._forms = FormCheck(compiled, self._shape_env)
-        self._judge = Judge(compiled, self._shape_env, self._fake_mode, self._sizes, tokens)
+        self._judge = Judge(
+            compiled, self._shape_env, self._fake_mode, self._sizes, tokens, plan.verdicts
+        )
         self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
 
     # --- one stratum -----------------------------------------------------------------------------
@@ -205,6 +217,18 @@ class _Run:
 
     def refused(self) -> Iterable[Refusal]:
         return self._refused.values()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pauses cyclic collection: a pass frees nothing before its end, and graphs are large."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _forms(site: Site, verdict: Verdict) -> tuple[str, ...]:

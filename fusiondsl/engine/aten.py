@@ -245,6 +245,9 @@ NO_OPS: frozenset[Any] = VIEWS | {
 }
 """Transparent where shape and dtype stay as they are."""
 
+NO_OP_IDS: frozenset[int] = frozenset(map(id, NO_OPS))
+"""`NO_OPS` by identity: hashing an overload runs Python code, and every value is asked."""
+
 COPIES: frozenset[Any] = frozenset(
     {aten.clone.default, aten.contiguous.default, aten._to_copy.default}
 )

@@ -20,9 +20,9 @@ from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import literal_key
-from fusiondsl.engine.recipe import Inexpressible, Operands
+from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, Recipe
 from fusiondsl.engine.site import Site, output_values, tensor_of
-from fusiondsl.engine.sizes import Sizes
+from fusiondsl.engine.sizes import Sizes, symbolic
 from fusiondsl.engine.symbols import Size, device_of, facts_for, shape_of, signature_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
 
@@ -35,16 +35,24 @@ class Verdict:
     label: str | None = None
     scope: Mapping[str, Any] = field(default_factory=dict)
     operands: Operands | None = None
-    values: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """Fake results of the right side, by name."""
+    needs: tuple[Size, ...] = ()
+    """Symbolic sizes that have to be written at the site."""
     same_shape: frozenset[str] = frozenset()
     """Results of the right side that have the very shape of what they replace."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What the emitter works out once for this verdict."""
 
 
+_MOST_KNOWN = 4096
+"""Verdicts kept from one graph to the next."""
+
+
 class Judge:
-    """Verdicts for one graph."""
+    """Verdicts for one graph.
+
+    `known` carries them to the next graph of the same rules: they hold wherever signatures, scalars
+    and the ranges of symbols are the same.
+    """
 
     def __init__(
         self,
@@ -53,12 +61,15 @@ class Judge:
         fake_mode: Any,
         sizes: Sizes,
         tokens: range | None,
+        known: dict[Any, Verdict],
     ) -> None:
         self._compiled = compiled
         self._shape_env = shape_env
         self._fake_mode = fake_mode
         self._sizes = sizes
         self._tokens = tokens
+        self._known = known
+        self._context = (tokens, _all_ranges(shape_env))
         self._verdicts: dict[Any, Verdict] = {}
         self._signatures: dict[int, tuple[Any, Any]] = {}
 
@@ -68,7 +79,30 @@ class Judge:
         key = self._key(site)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._verdicts[key] = self._judge(site)
+            verdict = self._verdicts[key] = self._recall(site, key)
+        if verdict.needs and verdict.problem is None:
+            return self._writable(site, verdict)
+        return verdict
+
+    def _recall(self, site: Site, key: Any) -> Verdict:
+        """A verdict of an earlier graph, unless the site has a scalar that is a node."""
+        if any(
+            isinstance(site.slots[s], fx.Node) for _, _, s in site.rule.scalars if s is not None
+        ):
+            return self._judge(site)
+        full = (self._context, key)
+        verdict = self._known.get(full)
+        if verdict is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            verdict = self._known[full] = self._judge(site)
+        return verdict
+
+    def _writable(self, site: Site, verdict: Verdict) -> Verdict:
+        tensors = [node for _, node in site.inputs() if isinstance(node, fx.Node)]
+        for size in verdict.needs:
+            if not self._sizes.expressible(size, tensors):
+                return Verdict(Problem("structure", f"the size {size} cannot be written here"))
         return verdict
 
     def _key(self, site: Site) -> Any:
@@ -257,15 +291,34 @@ class Judge:
             for written, (_, tensor) in wanted.items()
             if shape_of(outcome[written]) == shape_of(tensor)
         )
-        return Verdict(self._expressible(site, outcome), None, scope, operands, outcome, same)
+        needs = _needed_sizes(site.rule.recipe, outcome, wanted, same)
+        return Verdict(None, None, scope, operands, needs, same)
 
-    def _expressible(self, site: Site, values: Mapping[str, torch.Tensor]) -> Problem | None:
-        tensors = [node for _, node in site.inputs() if isinstance(node, fx.Node)]
-        for name, value in values.items():
-            for size in shape_of(value):
-                if not self._sizes.expressible(size, tensors) and site.rule.recipe.steps[0].mutates:
-                    return Problem("structure", f"the size {size} of {name} cannot be written")
-        return None
+
+def _needed_sizes(
+    recipe: Recipe,
+    made: Mapping[str, torch.Tensor],
+    wanted: Mapping[str, tuple[str, torch.Tensor]],
+    same_shape: frozenset[str],
+) -> tuple[Size, ...]:
+    """Symbolic sizes of buffers, of created tensors and of outputs that must be reshaped."""
+    shapes = [
+        shape_of(made[name])
+        for step in recipe.steps
+        if step.mutates or step.op in CREATIONS
+        for name in step.results
+        if name is not None and name in made
+    ]
+    # With one symbolic size a reshape says -1.
+    reshaped = [shape_of(t) for name, (_, t) in wanted.items() if name not in same_shape]
+    shapes += [shape for shape in reshaped if len(symbolic(shape)) > 1]
+    return tuple(dict.fromkeys(size for shape in shapes for size in symbolic(shape)))
+
+
+def _all_ranges(shape_env: Any) -> tuple[Any, ...]:
+    if shape_env is None:
+        return ()
+    return tuple((str(s), str(r.lower), str(r.upper)) for s, r in shape_env.var_to_range.items())
 
 
 def _meet(known: Range, given: Range) -> Range:

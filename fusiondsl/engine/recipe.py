@@ -203,6 +203,11 @@ def primitive(name: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
     return _creation(name, args, like)
 
 
+CREATIONS = frozenset(
+    {"prim.zeros", "prim.zeros_like", "prim.full", "prim.empty", "prim.empty_like"}
+)
+
+
 def _creation(name: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
     options = {"device": like.device, "pin_memory": False}
     if name == "zeros":

@@ -71,13 +71,12 @@ class DirectForm:
     form: ir.Form
     op: str
     """The semantic op."""
-    args: tuple[tuple[str, Any], ...]
-    """For each argument of the spelling: ("param", index of the semantic parameter) or
-    ("literal", value)."""
-    fixed: tuple[tuple[int, Any], ...]
+    literals: tuple[tuple[int, Any], ...]
+    """Arguments of the spelling that must have a value."""
+    sources: tuple[tuple[int, Any], ...]
+    """For each semantic parameter: the argument that holds it, or -1 and the value it has."""
     results: tuple[int | None, ...]
     """For each result of the semantic op: the result of the spelling."""
-    params: int
     by_dtype: tuple[tuple[int, int], ...]
     """(parameter, result): dtype parameters read off the result's dtype."""
 
@@ -157,24 +156,25 @@ class Forms:
         call = form.body[0]
         positions = {p.name: i for i, p in enumerate(decl.call_params)}
         spelled = self.ops[call.op].call_params
-        args: list[tuple[str, Any]] = []
-        for param, operand in zip(spelled, call.args, strict=True):
+        literals: list[tuple[int, Any]] = []
+        fixed = {positions[n]: (-1, self._bindings.constant(c)) for n, c in form.fixed}
+        sources: dict[int, tuple[int, Any]] = dict(fixed)
+        for place, (param, operand) in enumerate(zip(spelled, call.args, strict=True)):
             if isinstance(operand, ir.Ref) and operand.name in positions:
-                args.append(("param", positions[operand.name]))
+                sources[positions[operand.name]] = place, None
             elif isinstance(operand, (ir.Const, ir.ListOf)):
                 wants_float = isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
                 value = self._bindings.constant(operand, wants_float=wants_float)
-                args.append(("literal", value))
-            elif isinstance(operand, ir.Anything):
-                args.append(("any", None))
-            else:
+                literals.append((place, value))
+            elif not isinstance(operand, ir.Anything):
                 return None
-        fixed = tuple((positions[n], self._bindings.constant(c)) for n, c in form.fixed)
+        by_dtype = _by_dtype(decl, set(sources))
+        sources.update((param, (-1, None)) for param, _ in by_dtype)
+        if len(sources) < len(positions):
+            return None
         results = tuple(None if n is None else call.results.index(n) for n in form.results)
-        bound = {i for kind, i in args if kind == "param"} | {i for i, _ in fixed}
-        return DirectForm(
-            form, decl.name, tuple(args), fixed, results, len(positions), _by_dtype(decl, bound)
-        )
+        in_order = tuple(sources[i] for i in range(len(positions)))
+        return DirectForm(form, decl.name, tuple(literals), in_order, results, by_dtype)
 
     def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
         tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))
@@ -249,7 +249,6 @@ class Recogniser:
         self._view = view
         self._forms = forms
         self._check = check
-        self._direct: dict[tuple[fx.Node, str], Recognised | None] = {}
         self._searched: dict[tuple[Any, str, int], list[Recognised]] = {}
         self._occurs: dict[str, bool] = {}
 
@@ -385,12 +384,10 @@ class Recogniser:
     # --- direct ----------------------------------------------------------------------------------
 
     def as_op(self, call: Call, op: str) -> Recognised | None:
-        key = (call.node, op)
-        try:
-            return self._direct[key]
-        except KeyError:
-            found = self._direct[key] = self._as_op(call, op)
-            return found
+        found: Recognised | None = call.readings.get(op, _UNBOUND)
+        if found is _UNBOUND:
+            found = call.readings[op] = self._as_op(call, op)
+        return found
 
     def _as_op(self, call: Call, op: str) -> Recognised | None:
         if call.op == op:
@@ -524,25 +521,20 @@ def wrap(call: Call) -> Recognised:
 
 
 def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
-    args: list[Any] = [_UNBOUND] * direct.params
-    for (kind, wanted), given in zip(direct.args, call.args, strict=True):
-        if kind == "param":
-            args[wanted] = given
-        elif kind == "literal" and not _same_literal(wanted, given):
+    given = call.args
+    for place, wanted in direct.literals:
+        if not _same_literal(wanted, given[place]):
             return None
-    for index, value in direct.fixed:
-        args[index] = value
-    results = {
-        i: call.results[r]
-        for i, r in enumerate(direct.results)
-        if r is not None and call.results.get(r)
-    }
+    args = [given[place] if place >= 0 else value for place, value in direct.sources]
+    results: dict[int, list[Any]] = {}
+    for index, spelled in enumerate(direct.results):
+        nodes = call.results.get(spelled) if spelled is not None else None
+        if nodes:
+            results[index] = nodes
     for param, result in direct.by_dtype:
         if result not in results:
             return None
         args[param] = results[result][0].meta["val"].dtype
-    if any(arg is _UNBOUND for arg in args):
-        return None
     return Recognised(
         direct.op,
         tuple(args),

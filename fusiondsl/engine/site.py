@@ -77,30 +77,28 @@ def assemble(
         {(p, r): list(n) for p, call in enumerate(calls) for r, n in call.results.items()},
         set(),
     )
-    problem = _distinct(view, site)
-    if problem is not None:
-        return problem
     _collect(view, site)
-    return _check_users(view, site) or site
+    return _distinct(site) or _check_users(view, site) or site
 
 
-def _distinct(view: View, site: Site) -> Problem | None:
+def _distinct(site: Site) -> Problem | None:
     """Two names of the rule never stand for one value, and an input is no output."""
     seen: dict[Any, str] = {}
-    outputs = {
-        node
-        for place, call in enumerate(site.calls)
-        if place not in site.rule.free_calls
-        for nodes in call.results.values()
-        for node in nodes
-    }
+    free = site.rule.free_calls
     for name, node in site.inputs():
         other = seen.setdefault(node, name)
-        if other != name:
+        if other is not name:
             return Problem("structure", f"{other} and {name} are the same value, {node.name}")
-        if node in outputs:
+        if _is_made(site, node, free):
             return Problem("structure", f"{name} would be {node.name}, a value the rule replaces")
     return None
+
+
+def _is_made(site: Site, value: Any, free: frozenset[int]) -> bool:
+    place = site.own.get(value, -1)
+    if place < 0 or place in free:
+        return isinstance(value, Version) and any(value in v for v in site.results.values())
+    return any(value in nodes for (p, _), nodes in site.results.items() if p == place)
 
 
 # --- nodes --------------------------------------------------------------------------------------
@@ -129,7 +127,7 @@ def _collect(view: View, site: Site) -> None:
 
 def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
     """Transparent nodes between two matched calls belong to the site."""
-    if arg in site.own or arg.target not in aten.NO_OPS:
+    if id(arg.target) not in aten.NO_OP_IDS or arg in site.own:
         return
     behind = view.strip(arg, regroup=True)
     if behind not in site.own or site.own[behind] < 0:

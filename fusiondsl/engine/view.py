@@ -28,7 +28,7 @@ Value = fx.Node | Version
 class Call:
     """One operation of the graph in canonical form."""
 
-    __slots__ = ("args", "binding", "buffers", "node", "op", "results")
+    __slots__ = ("args", "binding", "buffers", "node", "op", "readings", "results")
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class Call:
         """Nodes of each result; the first is the canonical one, the rest are duplicates."""
         self.buffers = buffers
         """Write-only buffers handed in."""
+        self.readings: dict[str, Any] = {}
+        """The call as each op that was asked for, filled by recognition."""
 
     def result(self, index: int) -> Any | None:
         """The canonical value of a result, None where the graph never takes it."""
@@ -67,10 +69,9 @@ class View:
             if binding is not None:
                 self.targets_by_name.setdefault(_key(binding), []).append(target)
         self.mutations = Mutations(graph, self.by_target, bindings)
-        self._calls: dict[fx.Node, Call | None] = {}
-        self._defs: dict[Any, tuple[Call, int] | None] = {}
+        self._calls: dict[fx.Node, Any] = {}
+        self._defs: dict[Any, Any] = {}
         self._shapes: dict[fx.Node, tuple[Size, ...] | None] = {}
-        self._exact: dict[fx.Node, fx.Node] = {}
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -87,11 +88,10 @@ class View:
 
     def define(self, value: Any) -> tuple[Call, int] | None:
         """The call and result index that produce a value."""
-        try:
-            return self._defs[value]
-        except KeyError:
+        found: tuple[Call, int] | None = self._defs.get(value, _MISSING)
+        if found is _MISSING:
             found = self._defs[value] = self._define(value)
-            return found
+        return found
 
     def _define(self, value: Any) -> tuple[Call, int] | None:
         if isinstance(value, Version):
@@ -127,11 +127,11 @@ class View:
 
     def canonical(self, value: Any) -> Any:
         """The representative of a value: duplicate `getitem`s are one."""
-        if isinstance(value, fx.Node) and value.target is operator.getitem:
-            definition = self.define(value)
-            if definition is not None and definition[0].results.get(definition[1]):
-                return definition[0].results[definition[1]][0]
-        return value
+        if value.target is not operator.getitem:
+            return value
+        definition = self.define(value)
+        nodes = None if definition is None else definition[0].results.get(definition[1])
+        return nodes[0] if nodes else value
 
     def shape(self, node: Any) -> tuple[Size, ...] | None:
         node = node.node if isinstance(node, Version) else node
@@ -150,7 +150,7 @@ class View:
 
         With `regroup`, also behind reshapes of leading dimensions that keep the last one.
         """
-        while isinstance(value, fx.Node) and value.target in aten.NO_OPS:
+        while id(value.target) in aten.NO_OP_IDS and isinstance(value, fx.Node):
             source = self._behind(value, regroup)
             if source is None:
                 break
@@ -204,11 +204,10 @@ class View:
 
     def call(self, node: fx.Node) -> Call | None:
         """The canonical call a node performs, None for what no declaration covers."""
-        try:
-            return self._calls[node]
-        except KeyError:
+        found: Call | None = self._calls.get(node, _MISSING)
+        if found is _MISSING:
             found = self._calls[node] = self._call(node)
-            return found
+        return found
 
     def _call(self, node: fx.Node) -> Call | None:
         target = node.target
@@ -299,20 +298,29 @@ def _key(binding: Binding) -> str:
     return binding.name
 
 
+_MISSING: Any = object()
+
+
 def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
     """Nodes by target; functionalised mutating operations under the operation they wrap."""
-    by_target: dict[Any, list[fx.Node]] = {}
+    # By identity first: hashing an overload runs Python code.
+    by_id: dict[int, list[fx.Node]] = {}
+    targets: dict[int, Any] = {}
     for node in graph.nodes:
         if node.op != "call_function":
             continue
-        target = node.target
+        target: Any = node.target
         if target is auto_functionalized or target is auto_functionalized_v2:
             target = node.args[0]
-        nodes = by_target.get(target)
+        nodes = by_id.get(id(target))
         if nodes is None:
-            by_target[target] = [node]
+            by_id[id(target)] = [node]
+            targets[id(target)] = target
         else:
             nodes.append(node)
+    by_target: dict[Any, list[fx.Node]] = {}
+    for key, nodes in by_id.items():
+        by_target.setdefault(targets[key], []).extend(nodes)
     return by_target
 
 
