@@ -12,7 +12,7 @@ from fusiondsl import ir
 from fusiondsl.dims import Facts, Truth, equal, evaluate, truth
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.mutation import Version
-from fusiondsl.engine.pattern import UNSET
+from fusiondsl.engine.pattern import UNSET, literal_key
 from fusiondsl.engine.recognise import BodyForm, Recognised
 from fusiondsl.engine.symbols import Size, facts_for, shape_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
@@ -24,6 +24,8 @@ class FormCheck:
     def __init__(self, compiled: Compiled, shape_env: Any) -> None:
         self._compiled = compiled
         self._shape_env = shape_env
+        self._scopes: dict[Any, Mapping[str, Any] | None] = {}
+        self._kinds: dict[int, tuple[torch.Tensor, tuple[torch.dtype, tuple[Size, ...]]]] = {}
 
     def direct(self, form: ir.Form, call: Recognised) -> bool:
         if not form.where:
@@ -39,6 +41,46 @@ class FormCheck:
         return self._holds(form, binder)
 
     def body(
+        self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
+    ) -> Mapping[str, Any] | None:
+        key = self._key(entry, slots, calls)
+        if key is None:
+            return self._body(entry, slots, calls)
+        if key not in self._scopes:
+            self._scopes[key] = self._body(entry, slots, calls)
+        return self._scopes[key]
+
+    def _key(self, entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> Any:
+        """All that the scope depends on; None where a scalar is a node of this graph."""
+        items: list[Any] = []
+        for slot in entry.path.slots.values():
+            item = slots[slot]
+            if not isinstance(item, (fx.Node, Version)):
+                items.append(None if item is UNSET else literal_key(item))
+                continue
+            kind = self._kind(item)
+            if kind is None:
+                return None
+            items.append(kind)
+        for sized in entry.sized:
+            nodes = calls[sized.place].results.get(sized.result)
+            items.append(self._kind(nodes[0]) if nodes else None)
+        constants = [slots[s] for s, o in entry.path.constants if isinstance(o, ir.Computed)]
+        if any(isinstance(constant, fx.Node) for constant in constants):
+            return None
+        return id(entry), tuple(items), literal_key([c for c in constants if c is not UNSET])
+
+    def _kind(self, value: Any) -> tuple[torch.dtype, tuple[Size, ...]] | None:
+        tensor = value.meta.get("val")
+        if not isinstance(tensor, torch.Tensor):
+            return None
+        known = self._kinds.get(id(tensor))
+        if known is None:
+            # The tensor is kept, so that its id stays its own.
+            known = self._kinds[id(tensor)] = (tensor, (tensor.dtype, shape_of(tensor)))
+        return known[1]
+
+    def _body(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
     ) -> Mapping[str, Any] | None:
         given = {
@@ -120,21 +162,14 @@ def _bind_params(
 
 def _bind_values(entry: BodyForm, calls: list[Recognised], binder: TypeBinder) -> Problem | None:
     """Views and results: the places where sizes are part of what is computed."""
-    types = dict(entry.form.types)
-    for place, index in enumerate(entry.path.order):
-        call = entry.form.body[index]
-        for result, name in enumerate(call.results):
-            declared = types.get(name) if name is not None else None
-            nodes = calls[place].results.get(result)
-            if name is None or not nodes or not isinstance(declared, ir.TensorType):
-                continue
-            is_result = name in entry.form.results
-            tensor = _tensor(nodes[0]) if is_result or call.op == "prim.view" else None
-            if tensor is None:
-                continue
-            problem = binder.dims(name, declared.dims, shape_of(tensor))
-            if problem is None and is_result:
-                problem = binder.dtype(name, declared.dtype, tensor.dtype)
-            if problem is not None:
-                return problem
+    for sized in entry.sized:
+        nodes = calls[sized.place].results.get(sized.result)
+        tensor = _tensor(nodes[0]) if nodes else None
+        if tensor is None:
+            continue
+        problem = binder.dims(sized.name, sized.type.dims, shape_of(tensor))
+        if problem is None and sized.is_result:
+            problem = binder.dtype(sized.name, sized.type.dtype, tensor.dtype)
+        if problem is not None:
+            return problem
     return None

@@ -81,6 +81,17 @@ class DirectForm:
     """(parameter, result): dtype parameters read off the result's dtype."""
 
 
+@dataclass(frozen=True, slots=True)
+class SizedValue:
+    """A view or result of a form: a place where sizes are part of what is computed."""
+
+    place: int
+    result: int
+    name: str
+    type: ir.TensorType
+    is_result: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BodyForm:
     """A form of several operations, seen from one of its results."""
@@ -93,6 +104,7 @@ class BodyForm:
     results: tuple[tuple[int, int] | None, ...]
     """For each result of the op: (place in the path's order, result of that call)."""
     by_dtype: tuple[tuple[int, int], ...]
+    sized: tuple[SizedValue, ...]
 
 
 class Forms:
@@ -197,7 +209,14 @@ class Forms:
             i for i, p in enumerate(decl.call_params) if p.name in path.slots or p.name in fixed
         }
         entry = BodyForm(
-            form, decl.name, path, decl.call_params, fixed, results, _by_dtype(decl, bound)
+            form,
+            decl.name,
+            path,
+            decl.call_params,
+            fixed,
+            results,
+            _by_dtype(decl, bound),
+            tuple(_sized(form, path)),
         )
         trie = self.tries.setdefault((decl.name, result), Trie())
         trie.insert(path, self.literals(path), entry)
@@ -215,6 +234,19 @@ def _is_literal(operand: ir.Operand) -> bool:
     if isinstance(operand, ir.ListOf):
         return all(_is_literal(item) for item in operand.items)
     return isinstance(operand, ir.Const)
+
+
+def _sized(form: ir.Form, path: Path) -> Iterator[SizedValue]:
+    types = dict(form.types)
+    for place, index in enumerate(path.order):
+        call = form.body[index]
+        for result, name in enumerate(call.results):
+            declared = types.get(name) if name is not None else None
+            is_result = name in form.results
+            if name is None or not isinstance(declared, ir.TensorType):
+                continue
+            if is_result or call.op == "prim.view":
+                yield SizedValue(place, result, name, declared, is_result)
 
 
 def _by_dtype(decl: ir.OpDecl, bound: set[int]) -> tuple[tuple[int, int], ...]:
@@ -254,22 +286,21 @@ class Recogniser:
 
     # --- lookups ---------------------------------------------------------------------------------
 
-    def producers(self, value: Any, result: int, op: str) -> Iterator[Recognised]:
+    def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
         """Calls of `op` that produce `value` as their result `result`."""
-        if not isinstance(value, (fx.Node, Version)):
-            return
-        if op.startswith("prim."):
-            yield from self._primitives(value, op)
-            return
+        if not isinstance(value, _VALUES):
+            return ()
+        if op[:5] == "prim.":
+            return self._primitives(value, op)
         definition = self._view.define(value)
         if definition is not None and not definition[0].op.startswith("prim."):
             call = self.as_op(definition[0], op)
             if call is not None and value in call.results.get(result, ()):
-                yield call
-                return
+                return (call,)
         ends = self._forms.ends(op, result)
         if ends and self._maker(value, definition) in ends:
-            yield from self._search(value, op, result)
+            return self._search(value, op, result)
+        return ()
 
     @staticmethod
     def _maker(value: Any, definition: tuple[Call, int] | None) -> str | None:
@@ -289,11 +320,10 @@ class Recogniser:
             if call is None:
                 continue
             if op.startswith("prim."):
-                candidates = [wrap(call)] if call.op == op else []
+                found = self.as_op(call, op) if call.op == op else None
             else:
                 found = self.as_op(call, op)
-                candidates = [found] if found is not None else []
-            for candidate in candidates:
+            for candidate in () if found is None else (found,):
                 given = [candidate.args[position]]
                 if candidate.op.startswith("prim.") and len(candidate.args) > 1:
                     given.append(candidate.args[1 - position] if position < 2 else None)
@@ -401,26 +431,34 @@ class Recogniser:
 
     # --- primitives ------------------------------------------------------------------------------
 
-    def _primitives(self, value: Any, op: str) -> Iterator[Recognised]:
+    def _primitives(self, value: Any, op: str) -> Sequence[Recognised]:
         if op == "prim.view":
-            yield from self._reshapes(value)
-            return
+            return self._reshapes(value)
         definition = self._view.define(value)
         if definition is not None and definition[0].op == op:
-            yield wrap(definition[0])
-        elif op == "prim.cast":
-            # A cast to the dtype a value already has is not in the graph.
-            tensor = value.meta.get("val")
-            if isinstance(tensor, torch.Tensor) and isinstance(value, fx.Node):
-                args = (value, tensor.dtype)
-                yield Recognised(op, args, value, {0: [value]}, nodes=())
+            call = self.as_op(definition[0], op)
+            return () if call is None else (call,)
+        if op != "prim.cast":
+            return ()
+        # A cast to the dtype a value already has is not in the graph.
+        tensor = value.meta.get("val")
+        if not isinstance(tensor, torch.Tensor) or not isinstance(value, fx.Node):
+            return ()
+        return (Recognised(op, (value, tensor.dtype), value, {0: [value]}, nodes=()),)
 
-    def _reshapes(self, value: Any) -> Iterator[Recognised]:
+    def _reshapes(self, value: Any) -> Sequence[Recognised]:
         """Any number of reshapes, the longest chain first; sizes are compared later."""
         chain = self._view.behind_views(value)
-        for end in range(len(chain) - 1, -1, -1):
-            nodes = tuple(_between(value, chain[end]))
-            yield Recognised("prim.view", (chain[end], None), value, {0: [value]}, nodes=nodes)
+        return [
+            Recognised(
+                "prim.view",
+                (end, None),
+                value,
+                {0: [value]},
+                nodes=() if end is value else tuple(_between(value, end)),
+            )
+            for end in reversed(chain)
+        ]
 
     def _reshapes_of(self, value: Any) -> Iterator[Recognised]:
         """Reshapes of a value and of those, the value itself last."""
@@ -548,6 +586,7 @@ def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
 
 
 _UNBOUND: Any = object()
+_VALUES = (fx.Node, Version)
 
 
 def _same_literal(wanted: Any, given: Any) -> bool:
