@@ -46,8 +46,8 @@ class ModelConfig:
         LayerConfig("group"),
         LayerConfig("token", reduced=False),
         LayerConfig("mxfp4", reduced=False),
-        LayerConfig("group", exposes_norm=True),
         LayerConfig("mxfp4"),
+        LayerConfig("group", exposes_norm=True),
         LayerConfig("token", norm_dtype=torch.float32),
     )
 

@@ -25,7 +25,7 @@ class Replaced:
 
     rule: str
     result: str
-    """The fused op's name for it."""
+    """The fused op's name for it, or the node's where the op is not one of ours."""
     fused: Tensor
     original: Tensor
 
@@ -50,11 +50,12 @@ def compare_sites(
 def _compared(values: Sequence[Replaced]) -> Iterator[SiteComparison]:
     codes = next((v for v in values if v.fused.dtype is torch.float8_e4m3fn), None)
     scales = next((v for v in values if v.fused.dtype is torch.float32), None)
+    packed = () if codes is None or scales is None else (codes, scales)
     if codes is not None and scales is not None:
-        packed = compare_fp8((codes.fused, scales.fused), (codes.original, scales.original))
-        yield SiteComparison(codes.rule, f"{codes.result}, {scales.result}", packed)
+        found = compare_fp8((codes.fused, scales.fused), (codes.original, scales.original))
+        yield SiteComparison(codes.rule, f"{codes.result}, {scales.result}", found)
     for value in values:
-        if value not in (codes, scales):
+        if not any(value is part for part in packed):
             yield SiteComparison(value.rule, value.result, compare(value.fused, value.original))
 
 
