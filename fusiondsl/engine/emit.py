@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -19,7 +20,7 @@ from fusiondsl.engine.judge import Verdict
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.place import Place
 from fusiondsl.engine.recipe import RecipeStep, primitive
-from fusiondsl.engine.site import Site, output_values
+from fusiondsl.engine.site import Site
 from fusiondsl.engine.sizes import Sizes, sym_size
 from fusiondsl.engine.symbols import Size, shape_of
 
@@ -66,31 +67,34 @@ class _Rewrite:
         self.site = site
         self.verdict = verdict
         self.place = place
+        self.point = place.point
+        """New nodes go in front of this one."""
         self.new: list[fx.Node] = []
         self.nodes: dict[str, fx.Node] = {}
         self.provenance = _provenance(site)
-        self.outputs = {w: values for _, w, values in output_values(site)}
+        self.outputs = {w: values for _, w, values in site.outputs}
         self.reused: set[fx.Node] = set()
         self.inputs: list[fx.Node] = []
 
     def run(self) -> tuple[fx.Node, ...]:
         self._read_inputs()
-        with self.graph.inserting_before(self.place.point):
-            for step in self.site.rule.recipe.steps:
-                self._step(step)
-            for written, values in self.outputs.items():
-                self._replace(written, values)
+        for step in self.site.rule.recipe.steps:
+            self._step(step)
+        for written, values in self.outputs.items():
+            self._replace(written, values)
         for node in self.place.moved:
-            self.place.point.prepend(node)
+            self.point.prepend(node)
         self._erase()
         return tuple(self.new)
 
     def _read_inputs(self) -> None:
-        for name, value in self.site.inputs():
+        for name, value in self.site.inputs:
             node = self.emitter.current(value)
             self.nodes[name] = node.node if isinstance(node, Version) else node
             self.inputs.append(self.nodes[name])
         kept = self.site.rule.rule.kept
+        if not kept:
+            return
         for name, place, result in self.site.rule.values:
             values = self.site.results.get((place, result))
             if name in kept and values:
@@ -197,7 +201,8 @@ class _Rewrite:
             return size
         found = self.emitter._sizes.source(size, self.inputs)
         if isinstance(found, tuple):
-            node = sym_size(self.graph, *found)
+            with self.graph.inserting_before(self.point):
+                node = sym_size(self.graph, *found)
             self._stamp(node)
             return node
         assert found is not None, f"the size {size} was expressible"
@@ -272,9 +277,9 @@ class _Rewrite:
         old = self._reusable(name)
         if old is not None:
             old.args = (call, index)
-            self.place.point.prepend(old)
+            self.point.prepend(old)
             self.reused.add(old)
-            self._stamp(old)
+            old.meta["fusiondsl"] = self.provenance["fusiondsl"]
             self.nodes[name] = old
             return
         node = self._call(operator.getitem, (call, index), {})
@@ -288,7 +293,7 @@ class _Rewrite:
         old = self.outputs[name][0]
         if not isinstance(old, fx.Node) or old.target is not operator.getitem:
             return None
-        if old is self.place.point or old in self.reused or old in self.site.staying:
+        if old is self.point or old in self.reused or old in self.site.staying:
             return None
         return old
 
@@ -303,12 +308,27 @@ class _Rewrite:
         named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
         buffers = self._buffers(step, args)
         kwargs = {name: buffers.get(name, named.get(name)) for name in step.binding.names}
-        call = self._call(auto_functionalized, (step.target,), kwargs)
+        call = self._functional_call(step, kwargs)
         call.meta["eager_input_vals"] = (
             (step.target,),
             {k: _val(v) for k, v in kwargs.items()},
         )
         self._items(step, call, step.binding.item_offset)
+
+    def _functional_call(self, step: RecipeStep, kwargs: dict[str, Any]) -> fx.Node:
+        """A new functionalised call, or the matched one in its place turned into it."""
+        host = self.point
+        taken = host in self.reused or host in self.site.staying or host not in self.site.own
+        if host.target is not auto_functionalized or taken:
+            return self._call(auto_functionalized, (step.target,), kwargs)
+        host.args = (step.target,)
+        host.kwargs = kwargs
+        host.meta.clear()
+        self._stamp(host)
+        self.new.append(host)
+        self.reused.add(host)
+        self.point = host.next
+        return host
 
     def _buffers(self, step: RecipeStep, args: list[Any]) -> dict[str, fx.Node]:
         assert step.binding is not None
@@ -356,8 +376,8 @@ class _Rewrite:
         for i, j in memo[key]:
             buffer: fx.Node = self.site.calls[i].buffers[j]
             if buffer.target in aten.ALLOCATIONS and self._is_free(buffer):
-                if not buffer < self.place.point:
-                    self.place.point.prepend(buffer)
+                if not buffer < self.point:
+                    self.point.prepend(buffer)
                 self.reused.add(buffer)
                 return buffer
         return None
@@ -425,7 +445,8 @@ class _Rewrite:
     # --- nodes -----------------------------------------------------------------------------------
 
     def _call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        node = self.graph.create_node("call_function", target, args, kwargs)
+        with self.graph.inserting_before(self.point):
+            node = self.graph.create_node("call_function", target, args, kwargs)
         self._stamp(node)
         self.new.append(node)
         return node
@@ -435,7 +456,9 @@ class _Rewrite:
 
     def _fake(self, node: fx.Node) -> Any:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        with self.emitter._fake_mode:
+        shape_env = self.emitter._fake_mode.shape_env
+        guards = nullcontext() if shape_env is None else shape_env.suppress_guards()
+        with self.emitter._fake_mode, guards:
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
 

@@ -21,7 +21,7 @@ from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, Recipe
-from fusiondsl.engine.site import Site, output_values, tensor_of
+from fusiondsl.engine.site import Site, tensor_of
 from fusiondsl.engine.sizes import Sizes, symbolic
 from fusiondsl.engine.symbols import Size, device_of, facts_for, shape_of, signature_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
@@ -80,7 +80,7 @@ class Judge:
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._verdicts[key] = self._recall(site, key)
-        if verdict.needs and verdict.problem is None:
+        if verdict.needs and not self._sizes.are_inputs(verdict.needs):
             return self._writable(site, verdict)
         return verdict
 
@@ -99,7 +99,7 @@ class Judge:
         return verdict
 
     def _writable(self, site: Site, verdict: Verdict) -> Verdict:
-        tensors = [node for _, node in site.inputs() if isinstance(node, fx.Node)]
+        tensors = [node for _, node in site.inputs if isinstance(node, fx.Node)]
         for size in verdict.needs:
             if not self._sizes.expressible(size, tensors):
                 return Verdict(Problem("structure", f"the size {size} cannot be written here"))
@@ -257,7 +257,7 @@ class Judge:
         operands = Operands(
             self._compiled.bindings, scope, facts, self._compiled.functions, self._compiled.dtypes
         )
-        inputs = {n: v for n, node in site.inputs() if (v := tensor_of(node)) is not None}
+        inputs = {n: v for n, node in site.inputs if (v := tensor_of(node)) is not None}
         kept = {}
         for name, place, result in site.rule.values:
             values = site.results.get((place, result))
@@ -267,7 +267,7 @@ class Judge:
                     kept[name] = tensor
         wanted = {
             written: (name, tensor)
-            for name, written, values in output_values(site)
+            for name, written, values in site.outputs
             if (tensor := tensor_of(values[0])) is not None
         }
         try:

@@ -30,6 +30,7 @@ from fusiondsl.engine.view import View
 E = TypeVar("E")
 
 _VALUES = (fx.Node, Version)
+_NO_CALL = (SAME, FILL)
 
 
 class Near(Generic[E]):
@@ -157,8 +158,11 @@ class Matcher(Generic[E]):
             return self._forward(branch, node, value)
         known = branch.by_op
         hit = False
+        possible = self._recognise.readings(value)
         for op, children in known.items():
-            if op in (SAME, FILL):
+            if op not in possible and op not in _NO_CALL:
+                continue
+            if op in _NO_CALL:
                 if self._inspect(op, branch, children, value):
                     return True
                 hit = True

@@ -10,7 +10,7 @@ from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
-from fusiondsl.engine.site import Site, output_values
+from fusiondsl.engine.site import Site
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 
@@ -63,7 +63,7 @@ def _node(value: Any) -> fx.Node:
 
 def _first_user(site: Site) -> fx.Node | None:
     first: fx.Node | None = None
-    for _, _, values in output_values(site):
+    for _, _, values in site.outputs:
         for value in values:
             for user in value.users:
                 if user not in site.own and (first is None or user < first):
@@ -73,7 +73,7 @@ def _first_user(site: Site) -> fx.Node | None:
 
 def _dependents(site: Site, first: fx.Node, last: fx.Node) -> dict[fx.Node, None]:
     """Nodes from `first` to `last` that depend on an output, in graph order."""
-    outputs = {v for _, _, values in output_values(site) for v in values if isinstance(v, fx.Node)}
+    outputs = {v for _, _, values in site.outputs for v in values if isinstance(v, fx.Node)}
     dependents: dict[fx.Node, None] = {}
     node = first
     while True:

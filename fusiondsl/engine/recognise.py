@@ -122,12 +122,33 @@ class Forms:
         """Ops that each form of several operations needs."""
         self._bindings = bindings
         self._ends: dict[tuple[str, int], frozenset[str]] = {}
+        self._readings: dict[str | None, frozenset[str]] = {}
         for decl in program.ops.values():
             for form in decl.forms:
                 self._add(decl, form)
 
     def is_semantic(self, op: str) -> bool:
         return op in self.spellings or any(key[0] == op for key in self.tries)
+
+    def readings(self, maker: str | None) -> frozenset[str]:
+        """Ops that a value made by `maker` can be a result of."""
+        known = self._readings.get(maker)
+        if known is None:
+            known = self._readings[maker] = frozenset(self._find_readings(maker))
+        return known
+
+    def _find_readings(self, maker: str | None) -> Iterator[str]:
+        # A cast or a reshape may have vanished in front of anything.
+        yield from ("prim.cast", "prim.view")
+        if maker is None:
+            return
+        yield maker
+        for op in self.ops:
+            results = range(len(self.ops[op].call_results))
+            if maker in self.spellings.get(op, ()) or any(
+                maker in self.ends(op, r) for r in results
+            ):
+                yield op
 
     def ends(self, op: str, result: int) -> frozenset[str]:
         """Ops a form of several operations may end in, vanished casts and views seen through."""
@@ -301,6 +322,12 @@ class Recogniser:
         if ends and self._maker(value, definition) in ends:
             return self._search(value, op, result)
         return ()
+
+    def readings(self, value: Any) -> frozenset[str]:
+        """Ops that may produce a value: anything else need not be tried."""
+        if not isinstance(value, _VALUES):
+            return frozenset()
+        return self._forms.readings(self._maker(value, self._view.define(value)))
 
     @staticmethod
     def _maker(value: Any, definition: tuple[Call, int] | None) -> str | None:

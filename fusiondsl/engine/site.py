@@ -34,6 +34,10 @@ class Site:
     """Values of (place, result), duplicates included."""
     staying: set[fx.Node]
     """Own nodes that stay: kept calls, and preparation that somebody else uses too."""
+    inputs: list[tuple[str, Any]]
+    """Bound tensor parameters."""
+    outputs: list[tuple[str, str, list[Any]]] = field(default_factory=list)
+    """(match name, replace name, values) of every output the graph uses."""
     twins: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """Nodes outside the matched calls that repeat a matched primitive, with that one."""
     verdict: Any = None
@@ -41,12 +45,6 @@ class Site:
     @property
     def anchor(self) -> fx.Node:
         return self.calls[0].node
-
-    def inputs(self) -> Iterator[tuple[str, Any]]:
-        """Bound tensor parameters."""
-        for name, _, slot in self.rule.tensors:
-            if slot is not None and self.slots[slot] is not None:
-                yield name, self.slots[slot]
 
     def kept(self) -> Iterator[tuple[str, Any]]:
         """Matched values that the new code reads."""
@@ -76,16 +74,25 @@ def assemble(
         {},
         {(p, r): list(n) for p, call in enumerate(calls) for r, n in call.results.items()},
         set(),
+        [(n, slots[s]) for n, _, s in rule.tensors if s is not None and slots[s] is not None],
     )
     _collect(view, site)
-    return _distinct(site) or _check_users(view, site) or site
+    problem = _distinct(site) or _check_users(view, site)
+    if problem is not None:
+        return problem
+    site.outputs = [
+        (matched, written, values)
+        for matched, written, place, result in rule.outputs
+        if (values := site.results.get((place, result)))
+    ]
+    return site
 
 
 def _distinct(site: Site) -> Problem | None:
     """Two names of the rule never stand for one value, and an input is no output."""
     seen: dict[Any, str] = {}
     free = site.rule.free_calls
-    for name, node in site.inputs():
+    for name, node in site.inputs:
         other = seen.setdefault(node, name)
         if other is not name:
             return Problem("structure", f"{other} and {name} are the same value, {node.name}")
@@ -345,14 +352,6 @@ def _value_name(site: Site, node: fx.Node) -> str | None:
         if node in site.results.get((place, result), ()):
             return name
     return None
-
-
-def output_values(site: Site) -> Iterator[tuple[str, str, list[Any]]]:
-    """(match name, replace name, values) of every output the graph uses."""
-    for name, written, place, result in site.rule.outputs:
-        values = site.results.get((place, result))
-        if values:
-            yield name, written, values
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:

@@ -39,6 +39,10 @@ class Sizes:
                     return node, dim
         return None
 
+    def are_inputs(self, sizes: tuple[Size, ...]) -> bool:
+        """The graph is given all of them."""
+        return all(map(self._inputs.__contains__, sizes))
+
     def expressible(self, size: Size, tensors: Iterable[fx.Node]) -> bool:
         return type(size) is int or self.source(size, tensors) is not None
 
