@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +23,7 @@ from fusiondsl.engine.sizes import Sizes
 from fusiondsl.engine.stops import Stop
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
+from fusiondsl.pause import collection_paused
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +58,7 @@ def apply(
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
     before = len(graph.nodes)
     run = _Run(compiled, plan, graph, tokens, rewrite)
-    with _no_collection():
+    with collection_paused():
         for trie in plan.strata:
             run.stratum(trie)
     return Report(
@@ -217,18 +216,6 @@ class _Run:
 
     def refused(self) -> Iterable[Refusal]:
         return self._refused.values()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pauses cyclic collection: a pass frees nothing before its end, and graphs are large."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _forms(site: Site, verdict: Verdict) -> tuple[str, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -16,6 +14,7 @@ from lark.exceptions import UnexpectedInput
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.pause import collection_paused
 from fusiondsl.syntax import ast, errors
 from fusiondsl.syntax.build import Builder
 from fusiondsl.syntax.grammar import Brackets, LimitError, make_parser
@@ -50,21 +49,9 @@ class Piece:
     offsets: Sequence[int] | None = None
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Reading makes many objects and no cycles: the collector would only walk them again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def parse_module(source: Source, diagnostics: Diagnostics) -> ast.Module:
     """All items that could be read; what could not is reported."""
-    with _LOCK, _without_collector():
+    with _LOCK, collection_paused():
         return _Reader(source, diagnostics).module()
 
 
