@@ -10,6 +10,7 @@ import pytest
 
 from fusiondsl.analysis import analyse
 from fusiondsl.analysis.modules import Loader
+from fusiondsl.cli.main import main
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Severity
 from fusiondsl.diagnostics.source import Source
 
@@ -48,3 +49,12 @@ def test_block(block: Block) -> None:
         assert errors == []
     else:
         assert block.refused in [code for code, _ in errors], errors
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in blocks() if b.refused is None], ids=lambda block: block.name
+)
+def test_rules_match_their_own_source_and_examples_hold(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / block.name
+    path.write_text(block.text, encoding="utf-8")
+    assert main(["test", str(path)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_carries_no_tests_and_no_caches(installed: Installed) -> None:
     names = zipfile.ZipFile(installed.wheel).namelist()
     assert not [n for n in names if n.startswith("tests/") or "__pycache__" in n]
     assert any(n.endswith("licenses/LICENSE") for n in names)
+
+
+def test_sdist_builds_the_same_wheel(installed: Installed, tmp_path: Path) -> None:
+    build = "python -m hatchling build -t"
+    made = installed.run(f"cd {CHECKOUT} && {build} sdist -d {tmp_path}", tmp_path)
+    assert made.returncode == 0, made.stdout
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    root = tmp_path / archive.name.removesuffix(".tar.gz")
+    assert (root / "tests").is_dir()
+    made = installed.run(f"{build} wheel -d {tmp_path}", root)
+    assert made.returncode == 0, made.stdout
+    (wheel,) = tmp_path.glob("*.whl")
+    assert zipfile.ZipFile(wheel).namelist() == zipfile.ZipFile(installed.wheel).namelist()
 
 
 def test_requires_three_distributions(installed: Installed) -> None:
