@@ -25,6 +25,7 @@ class Primitive(NamedTuple):
 
 
 Reader: TypeAlias = Callable[[fx.Node], Primitive | None]
+ItemReader: TypeAlias = Callable[[fx.Node, int], Primitive | None]
 
 
 def _arg(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
@@ -49,12 +50,18 @@ def _binary(name: str) -> Reader:
     def read(node: fx.Node) -> Primitive | None:
         if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
             return None
-        left, right = node.args
-        if name == "prim.mul" and left is right:
-            return Primitive("prim.square", (left,))
-        return Primitive(name, (left, right))
+        return Primitive(name, (node.args[0], node.args[1]))
 
     return read
+
+
+def _mul(node: fx.Node) -> Primitive | None:
+    if len(node.args) != 2:
+        return None
+    left, right = node.args
+    if left is right:
+        return Primitive("prim.square", (left,))
+    return Primitive("prim.mul", (left, right))
 
 
 def _div(node: fx.Node) -> Primitive | None:
@@ -167,7 +174,58 @@ def _pad(node: fx.Node) -> Primitive | None:
     return Primitive("prim.pad", (node.args[0], pads[0], pads[1], _arg(node, 2, "value", 0)))
 
 
-UNARY_NAMES = (
+def _split(node: fx.Node, index: int) -> Primitive | None:
+    """Item `index` of `split_with_sizes` or `split.Tensor`, as a slice."""
+    source, sizes = node.args[0], node.args[1]
+    dim, rank = _arg(node, 2, "dim", 0), _rank(source)
+    if rank is None or type(dim) is not int:
+        return None
+    axis = dim if dim < 0 else dim - rank
+    if node.target is aten.split.Tensor:
+        if type(sizes) is not int or not isinstance(source, fx.Node):
+            return None
+        total = source.meta["val"].shape[axis]
+        if type(total) is not int:
+            return None
+        return Primitive(
+            "prim.slice", (source, axis, index * sizes, min(total, (index + 1) * sizes))
+        )
+    lengths: list[Any] = list(sizes) if isinstance(sizes, (list, tuple)) else []
+    if index >= len(lengths) or any(type(length) is not int for length in lengths):
+        return None
+    start = sum(lengths[:index])
+    return Primitive("prim.slice", (source, axis, start, start + lengths[index]))
+
+
+def _max_values(node: fx.Node, index: int) -> Primitive | None:
+    """The values of `max.dim`; its indices have no primitive."""
+    if index != 0:
+        return None
+    axis = _one_axis(node, _arg(node, 1, "dim"))
+    return None if axis is None else Primitive("prim.amax", (node.args[0], axis))
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+class _Entry(NamedTuple):
+    """One overload: the primitives it may be, and how to tell."""
+
+    target: Any
+    read: Reader
+    primitives: tuple[str, ...]
+
+
+def _entry(target: Any, read: Reader, *primitives: str) -> _Entry:
+    return _Entry(target, read, tuple(f"prim.{name}" for name in primitives))
+
+
+def _entries(reader: Callable[[str], Reader], name: str, *targets: Any) -> list[_Entry]:
+    """Overloads that are always this primitive."""
+    return [_entry(target, reader(f"prim.{name}"), name) for target in targets]
+
+
+_SAME_NAME = (
     "neg",
     "abs",
     "exp",
@@ -176,6 +234,7 @@ UNARY_NAMES = (
     "sqrt",
     "rsqrt",
     "reciprocal",
+    "square",
     "sigmoid",
     "silu",
     "relu",
@@ -183,53 +242,74 @@ UNARY_NAMES = (
     "ceil",
     "floor",
 )
-"""Primitives that are one aten overload of the same name."""
+"""Primitives of one operand that are one aten overload of the same name."""
 
-READERS: dict[Any, Reader] = {
-    aten.add.Tensor: _binary("prim.add"),
-    aten.sub.Tensor: _binary("prim.sub"),
-    aten.mul.Tensor: _binary("prim.mul"),
-    aten.add.Scalar: _binary("prim.add"),
-    aten.sub.Scalar: _binary("prim.sub"),
-    aten.mul.Scalar: _binary("prim.mul"),
-    aten.div.Tensor: _div,
-    aten.div.Scalar: _div,
-    aten.maximum.default: _binary("prim.maximum"),
-    aten.minimum.default: _binary("prim.minimum"),
-    aten.pow.Tensor_Scalar: _pow,
-    aten.square.default: _unary("prim.square"),
-    aten.round.default: _unary("prim.round_even"),
-    **{getattr(aten, name).default: _unary(f"prim.{name}") for name in UNARY_NAMES},
-    aten.clamp_min.default: _clamp("prim.clamp_min", "min"),
-    aten.clamp_max.default: _clamp("prim.clamp_max", "max"),
-    aten.clamp.default: _clamp_both,
-    prims.convert_element_type.default: _convert,
-    aten._to_copy.default: _to_copy,
-    aten.view.dtype: _bitcast,
-    aten.mean.dim: _reduce("prim.mean"),
-    aten.sum.dim_IntList: _reduce("prim.sum"),
-    aten.amax.default: _reduce("prim.amax"),
-    aten.amin.default: _reduce("prim.amin"),
-    aten.slice.Tensor: _slice,
-    aten.cat.default: _cat,
-    aten.constant_pad_nd.default: _pad,
-    aten.mm.default: _binary("prim.matmul"),
-    aten.bmm.default: _binary("prim.matmul"),
-}
-
-VIEWS: frozenset[Any] = frozenset(
-    {
-        aten.view.default,
-        aten.reshape.default,
-        aten._unsafe_view.default,
-        aten.unsqueeze.default,
-        aten.squeeze.default,
-        aten.squeeze.dim,
-        aten.squeeze.dims,
-        aten.flatten.using_ints,
-        aten.unflatten.int,
-    }
+# The first overload of a primitive is how it is written.
+_TABLE: tuple[_Entry, ...] = (
+    *(e for name in _SAME_NAME for e in _entries(_unary, name, getattr(aten, name).default)),
+    *_entries(_unary, "round_even", aten.round.default),
+    *_entries(_binary, "add", aten.add.Tensor, aten.add.Scalar),
+    *_entries(_binary, "sub", aten.sub.Tensor, aten.sub.Scalar),
+    _entry(aten.mul.Tensor, _mul, "mul", "square"),
+    *_entries(_binary, "mul", aten.mul.Scalar),
+    _entry(aten.div.Tensor, _div, "div"),
+    _entry(aten.div.Scalar, _div, "div"),
+    *_entries(_binary, "maximum", aten.maximum.default),
+    *_entries(_binary, "minimum", aten.minimum.default),
+    _entry(aten.pow.Tensor_Scalar, _pow, "pow", "square"),
+    _entry(aten.clamp_min.default, _clamp("prim.clamp_min", "min"), "clamp_min"),
+    _entry(aten.clamp_max.default, _clamp("prim.clamp_max", "max"), "clamp_max"),
+    _entry(aten.clamp.default, _clamp_both, "clamp_min", "clamp_max"),
+    _entry(prims.convert_element_type.default, _convert, "cast"),
+    _entry(aten._to_copy.default, _to_copy, "cast"),
+    _entry(aten.view.dtype, _bitcast, "bitcast"),
+    *_entries(_reduce, "mean", aten.mean.dim),
+    *_entries(_reduce, "sum", aten.sum.dim_IntList),
+    *_entries(_reduce, "amax", aten.amax.default),
+    *_entries(_reduce, "amin", aten.amin.default),
+    _entry(aten.slice.Tensor, _slice, "slice"),
+    _entry(aten.cat.default, _cat, "cat"),
+    _entry(aten.constant_pad_nd.default, _pad, "pad"),
+    *_entries(_binary, "matmul", aten.mm.default, aten.bmm.default),
 )
+_ITEMS: tuple[tuple[Any, ItemReader, str], ...] = (
+    (aten.split_with_sizes.default, _split, "prim.slice"),
+    (aten.split.Tensor, _split, "prim.slice"),
+    (aten.max.dim, _max_values, "prim.amax"),
+)
+_RESHAPES: tuple[Any, ...] = (
+    aten.reshape.default,
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.flatten.using_ints,
+    aten.unflatten.int,
+)
+
+READERS: dict[Any, Reader] = {entry.target: entry.read for entry in _TABLE}
+"""Single-output operations: a reader an overload."""
+
+ITEM_READERS: dict[Any, ItemReader] = {target: read for target, read, _ in _ITEMS}
+"""Multi-output operations: a reader for one item."""
+
+
+def _by_primitive() -> dict[str, tuple[Any, ...]]:
+    found: dict[str, list[Any]] = {"prim.view": list(_RESHAPES)}
+    for entry in _TABLE:
+        for primitive in entry.primitives:
+            found.setdefault(primitive, []).append(entry.target)
+    for target, _, primitive in _ITEMS:
+        found[primitive].append(target)
+    return {primitive: tuple(targets) for primitive, targets in found.items()}
+
+
+TARGETS: dict[str, tuple[Any, ...]] = _by_primitive()
+"""By primitive: the overloads it is read from; it is written as the first."""
+
+VIEWS: frozenset[Any] = frozenset(_RESHAPES)
 """Reshapes: the elements stay in order."""
 
 NO_OPS: frozenset[Any] = VIEWS | {
@@ -266,42 +346,3 @@ ALLOCATIONS: frozenset[Any] = frozenset(
     }
 )
 """Fresh buffers: what a write-only argument may be given."""
-
-
-def read_split(node: fx.Node, index: int) -> Primitive | None:
-    """Item `index` of `split_with_sizes` or `split.Tensor`, as a slice."""
-    source, sizes = node.args[0], node.args[1]
-    dim, rank = _arg(node, 2, "dim", 0), _rank(source)
-    if rank is None or type(dim) is not int:
-        return None
-    axis = dim if dim < 0 else dim - rank
-    if node.target is aten.split.Tensor:
-        if type(sizes) is not int or not isinstance(source, fx.Node):
-            return None
-        total = source.meta["val"].shape[axis]
-        if type(total) is not int:
-            return None
-        return Primitive(
-            "prim.slice", (source, axis, index * sizes, min(total, (index + 1) * sizes))
-        )
-    lengths: list[Any] = list(sizes) if isinstance(sizes, (list, tuple)) else []
-    if index >= len(lengths) or any(type(length) is not int for length in lengths):
-        return None
-    start = sum(lengths[:index])
-    return Primitive("prim.slice", (source, axis, start, start + lengths[index]))
-
-
-def read_max(node: fx.Node, index: int) -> Primitive | None:
-    """The values of `max.dim`; its indices have no primitive."""
-    if index != 0:
-        return None
-    axis = _one_axis(node, _arg(node, 1, "dim"))
-    return None if axis is None else Primitive("prim.amax", (node.args[0], axis))
-
-
-ITEM_READERS: dict[Any, Callable[[fx.Node, int], Primitive | None]] = {
-    aten.split_with_sizes.default: read_split,
-    aten.split.Tensor: read_split,
-    aten.max.dim: read_max,
-}
-"""Multi-output operations: a reader for one item."""

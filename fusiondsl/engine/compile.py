@@ -12,11 +12,12 @@ from fusiondsl import ir
 from fusiondsl.decl.dtypes import DTYPES, FP8, fp8_of
 from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, names, truth
 from fusiondsl.engine.bindings import Bindings
-from fusiondsl.engine.pattern import Path, sinks, walk
+from fusiondsl.engine.pattern import Path, references, sinks, walk
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.recognise import Forms
 from fusiondsl.engine.report import Ineligible
 from fusiondsl.ops.dtypes import to_torch
+from fusiondsl.ops.registry import register
 from fusiondsl.target import ENV_FACTS, Target
 
 CHEAP = frozenset({"prim.cast", "prim.view", "prim.slice"})
@@ -96,8 +97,6 @@ def compile_program(program: ir.Program, target: Target) -> Compiled:
 
     Registers the program's own ops, so that rules can write calls of them.
     """
-    from fusiondsl.ops.registry import register
-
     register(program)
     return _Compiler(program, target).compile()
 
@@ -285,8 +284,6 @@ def _commonness(op: str, forms: Forms) -> int:
 
 def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
     """Producers of kept values and everything in the match they are computed from."""
-    from fusiondsl.engine.pattern import references
-
     producer = {n: i for i, c in enumerate(rule.match) for n in c.results if n}
     pending = [producer[name] for name in rule.kept if name in producer]
     kept: set[int] = set()
@@ -301,8 +298,6 @@ def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
 
 
 def _free_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
-    from fusiondsl.engine.pattern import references
-
     inputs = {p.name for p in rule.params}
     available = set(inputs)
     free: set[int] = set()

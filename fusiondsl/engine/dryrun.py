@@ -14,7 +14,15 @@ from fusiondsl.dims import Dim, Facts, Truth, evaluate, truth
 from fusiondsl.dims.expr import Spread
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled
-from fusiondsl.engine.recipe import Inexpressible, Operands, Recipe, RecipeStep, primitive
+from fusiondsl.engine.recipe import (
+    Inexpressible,
+    Operands,
+    OpStep,
+    PrimitiveStep,
+    Recipe,
+    primitive,
+    spell_out,
+)
 from fusiondsl.engine.symbols import Size, as_dim, shape_of, signature_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 from fusiondsl.ops.dtypes import from_torch
@@ -56,9 +64,13 @@ def dry_run(
 
 
 def _step(
-    compiled: Compiled, step: RecipeStep, operands: Operands, values: Values, facts: Facts
+    compiled: Compiled,
+    step: PrimitiveStep | OpStep,
+    operands: Operands,
+    values: Values,
+    facts: Facts,
 ) -> Problem | None:
-    if step.binding is None:
+    if isinstance(step, PrimitiveStep):
         results: tuple[Any, ...] = (_primitive(step, operands, values),)
     else:
         args = arguments(step.binding, step.operands, operands, values)
@@ -76,15 +88,11 @@ def _step(
     return None
 
 
-def _primitive(step: RecipeStep, operands: Operands, values: Values) -> torch.Tensor:
+def _primitive(step: PrimitiveStep, operands: Operands, values: Values) -> torch.Tensor:
     args = tuple(_argument(o, operands, values) for o in step.operands)
     like = next(iter(values.values()))
-    name = step.op.removeprefix("prim.")
-    if name in ("zeros_like", "empty_like"):
-        source = args[0]
-        args = (shape_of(source), source.dtype)
-        name = name.removesuffix("_like")
-    written = primitive(name, concrete(args, values), like)
+    op, args = spell_out(step.op, args, lambda tensor: tensor)
+    written = primitive(op, concrete(args, values), like)
     result: torch.Tensor = written.target(*written.args, **written.kwargs)
     return result
 
@@ -186,10 +194,8 @@ def check_call(
 
 
 def _call(
-    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
+    compiled: Compiled, step: OpStep, args: list[Any], operands: Operands, facts: Facts
 ) -> tuple[Any, ...]:
-    assert step.binding is not None
-    assert step.target is not None
     if not step.mutates:
         positional, keywords = step.binding.written(args)
         result = step.target(*positional, **keywords)
@@ -198,11 +204,9 @@ def _call(
 
 
 def mutated_results(
-    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
+    compiled: Compiled, step: OpStep, args: list[Any], operands: Operands, facts: Facts
 ) -> tuple[Any, ...]:
     """Results of a functionalised mutating call: own returns, then a value an argument."""
-    assert step.binding is not None
-    assert step.target is not None
     kinds = buffer_kinds(compiled, step, args, operands, facts)
     named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
     like = next(a for a in args if isinstance(a, torch.Tensor))
@@ -227,14 +231,13 @@ def _is_tensor(item: Any) -> bool:
 
 
 def buffer_kinds(
-    compiled: Compiled, step: RecipeStep, args: list[Any], operands: Operands, facts: Facts
+    compiled: Compiled, step: OpStep, args: list[Any], operands: Operands, facts: Facts
 ) -> dict[str, tuple[tuple[Size, ...], torch.dtype]]:
     """Shape and dtype of every write-only buffer of a call.
 
     What the rule says of the result counts, in the rule's names; for results it does not name, the
     declaration in its own. Leading dimensions are those of the arguments the call gets.
     """
-    assert step.binding is not None
     leading = _leading(step.binding, args)
     own: dict[str, Any] | None = None
     kinds: dict[str, tuple[tuple[Size, ...], torch.dtype]] = {}

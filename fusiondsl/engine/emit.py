@@ -18,11 +18,14 @@ from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
 from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.pattern import references
 from fusiondsl.engine.place import Place
-from fusiondsl.engine.recipe import RecipeStep, primitive
+from fusiondsl.engine.recipe import OpStep, PrimitiveStep, primitive, spell_out
 from fusiondsl.engine.site import Site
 from fusiondsl.engine.sizes import Sizes, sym_size
 from fusiondsl.engine.symbols import Size, shape_of
+
+_ATEN = torch.ops.aten
 
 _PROVENANCE = (
     "stack_trace",
@@ -103,8 +106,8 @@ class _Rewrite:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _step(self, step: RecipeStep) -> None:
-        if step.binding is None:
+    def _step(self, step: PrimitiveStep | OpStep) -> None:
+        if isinstance(step, PrimitiveStep):
             self._primitive(step)
             return
         args = self._arguments(step)
@@ -122,15 +125,11 @@ class _Rewrite:
             return
         self._items(step, call, 0)
 
-    def _primitive(self, step: RecipeStep) -> None:
+    def _primitive(self, step: PrimitiveStep) -> None:
         args = tuple(self._operand(operand) for operand in step.operands)
-        name = step.op.removeprefix("prim.")
-        if name in ("zeros_like", "empty_like"):
-            value = args[0].meta["val"]
-            args = (shape_of(value), value.dtype)
-            name = name.removesuffix("_like")
+        op, args = spell_out(step.op, args, _val)
         like = self.inputs[0].meta["val"]
-        written = primitive(name, tuple(self._sized(a) for a in args), like)
+        written = primitive(op, tuple(self._sized(a) for a in args), like)
         node = self._call(written.target, written.args, dict(written.kwargs))
         node.meta["val"] = self._fake(node)
         self._name(step.results[0], node)
@@ -143,7 +142,7 @@ class _Rewrite:
         assert self.verdict.operands is not None
         return self.verdict.operands.scalar(operand)
 
-    def _arguments(self, step: RecipeStep) -> list[Any]:
+    def _arguments(self, step: OpStep) -> list[Any]:
         """Argument nodes and constants in declaration order."""
         operands, joined = self._prepared(step)
         args: list[Any] = []
@@ -158,15 +157,14 @@ class _Rewrite:
             args[i] = self._flatten(args[i], keep)
         return [list(a) if isinstance(a, tuple) else a for a in args]
 
-    def _prepared(self, step: RecipeStep) -> _Prepared:
+    def _prepared(self, step: OpStep) -> _Prepared:
         """The arguments of a step as far as they are the same at every site of this verdict."""
         known: _Prepared | None = self.verdict.memo.get(step)
         if known is None:
             known = self.verdict.memo[step] = self._prepare(step)
         return known
 
-    def _prepare(self, step: RecipeStep) -> _Prepared:
-        assert step.binding is not None
+    def _prepare(self, step: OpStep) -> _Prepared:
         operands: list[tuple[str | None, ir.Operand | None, Any]] = []
         vals: list[Any] = []
         for argument, operand in zip(step.binding.arguments, step.operands, strict=True):
@@ -185,7 +183,7 @@ class _Rewrite:
         value = node.meta["val"]
         trailing = shape_of(value)[value.dim() - keep :]
         shape = [-1, *(self._size(size) for size in trailing)]
-        flat = self._call(aten.aten.reshape.default, (node, shape), {})
+        flat = self._call(_ATEN.reshape.default, (node, shape), {})
         flat.meta["val"] = self._fake(flat)
         return flat
 
@@ -210,13 +208,12 @@ class _Rewrite:
 
     # --- results ---------------------------------------------------------------------------------
 
-    def _single(self, step: RecipeStep, call: fx.Node) -> None:
+    def _single(self, step: OpStep, call: fx.Node) -> None:
         name = step.results[0] if step.results else None
         call.meta["val"] = self._value(name, call)
         self._name(name, call)
 
-    def _items(self, step: RecipeStep, call: fx.Node, offset: int) -> None:
-        assert step.binding is not None
+    def _items(self, step: OpStep, call: fx.Node, offset: int) -> None:
         names = step.results
         fakes: list[Any] | None = None
         vals: list[Any] = [None] * offset
@@ -233,15 +230,14 @@ class _Rewrite:
             if name is not None and self._needed(name):
                 self._item(name, call, index + offset, vals[index + offset])
 
-    def _fakes(self, step: RecipeStep, call: fx.Node) -> list[Any]:
+    def _fakes(self, step: OpStep, call: fx.Node) -> list[Any]:
         """Fresh fakes of all results, for results that replace nothing."""
         if step.mutates:
             return self._buffer_fakes(step, call)
         result = self._fake(call)
         return list(result) if isinstance(result, tuple) else [result]
 
-    def _buffer_fakes(self, step: RecipeStep, call: fx.Node) -> list[Any]:
-        assert step.binding is not None
+    def _buffer_fakes(self, step: OpStep, call: fx.Node) -> list[Any]:
         own: list[Any] = [None] * step.binding.returns
         for name in step.binding.mutated:
             given = call.kwargs.get(name)
@@ -254,8 +250,6 @@ class _Rewrite:
     def _needed(self, name: str) -> bool:
         if name in self.outputs:
             return True
-        from fusiondsl.engine.pattern import references
-
         return any(
             name in references(operand)
             for step in self.site.rule.recipe.steps
@@ -303,8 +297,7 @@ class _Rewrite:
 
     # --- mutating targets ------------------------------------------------------------------------
 
-    def _functionalised(self, step: RecipeStep, args: list[Any]) -> None:
-        assert step.binding is not None
+    def _functionalised(self, step: OpStep, args: list[Any]) -> None:
         named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
         buffers = self._buffers(step, args)
         kwargs = {name: buffers.get(name, named.get(name)) for name in step.binding.names}
@@ -315,7 +308,7 @@ class _Rewrite:
         )
         self._items(step, call, step.binding.item_offset)
 
-    def _functional_call(self, step: RecipeStep, kwargs: dict[str, Any]) -> fx.Node:
+    def _functional_call(self, step: OpStep, kwargs: dict[str, Any]) -> fx.Node:
         """A new functionalised call, or the matched one in its place turned into it."""
         host = self.point
         taken = host in self.reused or host in self.site.staying or host not in self.site.own
@@ -330,8 +323,7 @@ class _Rewrite:
         self.point = host.next
         return host
 
-    def _buffers(self, step: RecipeStep, args: list[Any]) -> dict[str, fx.Node]:
-        assert step.binding is not None
+    def _buffers(self, step: OpStep, args: list[Any]) -> dict[str, fx.Node]:
         results = dict(zip(step.binding.results, step.results, strict=False))
         buffers: dict[str, fx.Node] = {}
         for param in step.binding.decl.params:
@@ -339,9 +331,7 @@ class _Rewrite:
                 buffers[param.name] = self._buffer(step, param, results.get(param.name), args)
         return buffers
 
-    def _buffer(
-        self, step: RecipeStep, param: ir.Param, name: str | None, args: list[Any]
-    ) -> fx.Node:
+    def _buffer(self, step: OpStep, param: ir.Param, name: str | None, args: list[Any]) -> fx.Node:
         matched = self._matched_value(name)
         if matched is not None:
             old = self._old_buffer(matched, (step, param.name))
@@ -355,7 +345,7 @@ class _Rewrite:
             shape, dtype = kinds[param.name]
             device = self.inputs[0].meta["val"].device
         node = self._call(
-            aten.aten.empty.memory_format,
+            _ATEN.empty.memory_format,
             ([self._size(size) for size in shape],),
             {"dtype": dtype, "device": device, "pin_memory": False},
         )
@@ -414,7 +404,7 @@ class _Rewrite:
                 user.replace_input_with(old.node, new)
 
     def _copy(self, node: fx.Node) -> fx.Node:
-        copy = self._call(aten.aten.clone.default, (node,), {})
+        copy = self._call(_ATEN.clone.default, (node,), {})
         copy.meta["val"] = self._fake(copy)
         return copy
 
@@ -429,7 +419,7 @@ class _Rewrite:
             sizes: list[Any] = [size if type(size) is int else -1 for size in shape]
         else:
             sizes = [self._size(size) for size in shape]
-        reshaped = self._call(aten.aten.reshape.default, (node, sizes), {})
+        reshaped = self._call(_ATEN.reshape.default, (node, sizes), {})
         reshaped.meta["val"] = value
         return reshaped
 

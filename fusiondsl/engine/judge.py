@@ -20,7 +20,7 @@ from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import literal_key
-from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, Recipe
+from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, OpStep, Recipe
 from fusiondsl.engine.site import Site, tensor_of
 from fusiondsl.engine.sizes import Sizes, symbolic
 from fusiondsl.engine.symbols import Size, device_of, facts_for, shape_of, signature_of
@@ -305,7 +305,7 @@ def _needed_sizes(
     shapes = [
         shape_of(made[name])
         for step in recipe.steps
-        if step.mutates or step.op in CREATIONS
+        if step.op in CREATIONS or (isinstance(step, OpStep) and step.mutates)
         for name in step.results
         if name is not None and name in made
     ]

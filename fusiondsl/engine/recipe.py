@@ -2,79 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fusiondsl import ir
+from fusiondsl.decl.primitives import REDUCTIONS
 from fusiondsl.dims import Dim, Facts, Invalid, Unknown, evaluate
+from fusiondsl.engine import aten
 from fusiondsl.engine.bindings import Binding, Bindings
-from fusiondsl.engine.symbols import Size, size_of
+from fusiondsl.engine.symbols import shape_of, size_of
 from fusiondsl.ops.registry import overload
 
-aten = torch.ops.aten
-prims = torch.ops.prims
+_ATEN = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RecipeStep:
-    """One call to write: a declared op (`binding` and `target`), or a primitive."""
+class PrimitiveStep:
+    """One primitive to write."""
 
     op: str
     operands: tuple[ir.Operand, ...]
     results: tuple[str | None, ...]
-    binding: Binding | None
-    target: torch._ops.OpOverload | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpStep:
+    """One call of a declared op to write."""
+
+    op: str
+    operands: tuple[ir.Operand, ...]
+    results: tuple[str | None, ...]
+    binding: Binding
+    target: torch._ops.OpOverload
     types: Mapping[str, ir.TensorType]
     """Types of the results, as the checker inferred them or the rule annotates them."""
 
     @property
     def mutates(self) -> bool:
-        return self.binding is not None and bool(self.binding.mutated)
+        return bool(self.binding.mutated)
+
+    @property
+    def reads_strides(self) -> bool:
+        """Our own fakes declare every stride and buffers are fresh; anything else may look."""
+        decl = self.binding.decl
+        inout = any(p.kind == "inout" for p in decl.params)
+        return inout or (decl.extern and self.binding.returns > 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    steps: tuple[RecipeStep, ...]
+    steps: tuple[PrimitiveStep | OpStep, ...]
     reads_strides: bool
     """The layout of some result may depend on the layout of an input."""
 
 
 def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Recipe | str:
     """The recipe, or which op of the right side this process does not have."""
-    steps: list[RecipeStep] = []
+    steps: list[PrimitiveStep | OpStep] = []
     for call in rule.replace:
-        decl = program.ops.get(call.op)
-        if decl is None:
-            steps.append(RecipeStep(call.op, call.args, call.results, None, None, {}))
-            continue
-        target = overload(decl)
-        if target is None:
-            return f"the op {decl.torch_name} is not registered in this process"
-        binding = bindings.of(target)
-        if binding is None:
-            return (
-                f"the registered schema of {decl.torch_name} differs from the declaration: "
-                f"{target._schema}"
-            )
-        types = {
-            name: declared
-            for name, declared in rule.types
-            if name in call.results and isinstance(declared, ir.TensorType)
-        }
-        steps.append(RecipeStep(call.op, call.args, call.results, binding, target, types))
-    return Recipe(tuple(steps), any(map(_reads_strides, steps)))
+        step = _step(rule, call, program, bindings)
+        if isinstance(step, str):
+            return step
+        steps.append(step)
+    reads_strides = any(isinstance(s, PrimitiveStep) or s.reads_strides for s in steps)
+    return Recipe(tuple(steps), reads_strides)
 
 
-def _reads_strides(step: RecipeStep) -> bool:
-    """Our own fakes declare every stride and buffers are fresh; anything else may look."""
-    if step.binding is None:
-        return True
-    own_results = step.binding.returns > 0
-    inout = any(p.kind == "inout" for p in step.binding.decl.params)
-    return inout or (step.binding.decl.extern and own_results)
+def _step(
+    rule: ir.Rule, call: ir.Call, program: ir.Program, bindings: Bindings
+) -> PrimitiveStep | OpStep | str:
+    decl = program.ops.get(call.op)
+    if decl is None:
+        return PrimitiveStep(call.op, call.args, call.results)
+    target = overload(decl)
+    if target is None:
+        return f"the op {decl.torch_name} is not registered in this process"
+    binding = bindings.of(target)
+    if binding is None:
+        return (
+            f"the registered schema of {decl.torch_name} differs from the declaration: "
+            f"{target._schema}"
+        )
+    types = {
+        name: declared
+        for name, declared in rule.types
+        if name in call.results and isinstance(declared, ir.TensorType)
+    }
+    return OpStep(call.op, call.args, call.results, binding, target, types)
 
 
 # --- scalars ------------------------------------------------------------------------------------
@@ -140,86 +157,46 @@ class Written:
     kwargs: Mapping[str, Any]
 
 
-_UNARY = {
-    name: getattr(aten, name).default
-    for name in [
-        "neg",
-        "abs",
-        "exp",
-        "exp2",
-        "log2",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "sigmoid",
-        "silu",
-        "relu",
-        "tanh",
-        "ceil",
-        "floor",
-        "square",
-    ]
-} | {"round_even": aten.round.default}
-_BINARY = {
-    "add": aten.add.Tensor,
-    "sub": aten.sub.Tensor,
-    "mul": aten.mul.Tensor,
-    "div": aten.div.Tensor,
-    "maximum": aten.maximum.default,
-    "minimum": aten.minimum.default,
-    "matmul": aten.mm.default,
-    "pow": aten.pow.Tensor_Scalar,
-    "clamp_min": aten.clamp_min.default,
-    "clamp_max": aten.clamp_max.default,
+_ARGUMENTS: Mapping[str, Callable[..., tuple[Any, ...]]] = {
+    **{f"prim.{name}": lambda x, axis: (x, [axis]) for name in REDUCTIONS},
+    "prim.view": lambda x, shape: (x, list(shape)),
+    "prim.cat": lambda parts, axis: (list(parts), axis),
+    "prim.pad": lambda x, before, after, value: (x, [before, after], value),
 }
-_REDUCE = {
-    "mean": aten.mean.dim,
-    "sum": aten.sum.dim_IntList,
-    "amax": aten.amax.default,
-    "amin": aten.amin.default,
-}
+"""Where the overload wants its arguments in another form than the primitive has them."""
 
 
-def primitive(name: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
+def primitive(op: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
     """How a primitive is written; `like` gives the device of created tensors."""
-    if name in _UNARY:
-        return Written(_UNARY[name], (args[0],), {})
-    if name in _BINARY:
-        return Written(_BINARY[name], args[:2], {})
-    if name in _REDUCE:
-        return Written(_REDUCE[name], (args[0], [args[1]]), {})
-    if name == "cast":
-        return Written(prims.convert_element_type.default, args[:2], {})
-    if name == "bitcast":
-        return Written(aten.view.dtype, args[:2], {})
-    if name == "view":
-        return Written(aten.reshape.default, (args[0], list(args[1])), {})
-    if name == "slice":
-        return Written(aten.slice.Tensor, (args[0], args[1], args[2], args[3]), {})
-    if name == "cat":
-        return Written(aten.cat.default, (list(args[0]), args[1]), {})
-    if name == "pad":
-        return Written(aten.constant_pad_nd.default, (args[0], [args[1], args[2]], args[3]), {})
-    return _creation(name, args, like)
+    targets = aten.TARGETS.get(op)
+    if targets is None:
+        return _creation(op, args, like)
+    arrange = _ARGUMENTS.get(op)
+    return Written(targets[0], args if arrange is None else arrange(*args), {})
 
 
-CREATIONS = frozenset(
-    {"prim.zeros", "prim.zeros_like", "prim.full", "prim.empty", "prim.empty_like"}
-)
+def spell_out(
+    op: str, args: tuple[Any, ...], value: Callable[[Any], torch.Tensor]
+) -> tuple[str, tuple[Any, ...]]:
+    """`zeros_like(x)` as `zeros` of the shape and dtype of `x`."""
+    if op not in _LIKE:
+        return op, args
+    source = value(args[0])
+    return op.removesuffix("_like"), (shape_of(source), source.dtype)
 
 
-def _creation(name: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
+_LIKE = frozenset({"prim.zeros_like", "prim.empty_like"})
+CREATIONS = _LIKE | {"prim.zeros", "prim.full", "prim.empty"}
+
+
+def _creation(op: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
     options = {"device": like.device, "pin_memory": False}
-    if name == "zeros":
+    if op == "prim.zeros":
         options |= {"dtype": args[1], "layout": torch.strided}
-        return Written(aten.full.default, (list(args[0]), 0), options)
-    if name == "full":
+        return Written(_ATEN.full.default, (list(args[0]), 0), options)
+    if op == "prim.full":
         options |= {"dtype": args[2], "layout": torch.strided}
-        return Written(aten.full.default, (list(args[0]), args[1]), options)
-    if name == "empty":
-        return Written(aten.empty.memory_format, (list(args[0]),), options | {"dtype": args[1]})
-    raise Inexpressible(f"{name} cannot be written")
-
-
-def sizes_of(shape: torch.Size) -> tuple[Size, ...]:
-    return tuple(size_of(size) for size in shape)
+        return Written(_ATEN.full.default, (list(args[0]), args[1]), options)
+    if op == "prim.empty":
+        return Written(_ATEN.empty.memory_format, (list(args[0]),), options | {"dtype": args[1]})
+    raise Inexpressible(f"{op.removeprefix('prim.')} cannot be written")

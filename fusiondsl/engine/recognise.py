@@ -369,7 +369,7 @@ class Recogniser:
     def all_of(self, op: str) -> Iterator[Recognised]:
         """Every call of `op` in the graph, in no particular order."""
         if op.startswith("prim."):
-            for target in PRIMITIVE_TARGETS.get(op, ()):
+            for target in aten.TARGETS.get(op, ()):
                 for node in self._view.nodes_of(target):
                     for value in _values_at(node):
                         yield from self._primitives(value, op)
@@ -403,7 +403,7 @@ class Recogniser:
         if op in ("prim.view", "prim.cast"):  # both may have vanished from the graph
             return True
         if op.startswith("prim."):
-            return any(t in self._view.by_target for t in PRIMITIVE_TARGETS.get(op, ()))
+            return any(t in self._view.by_target for t in aten.TARGETS.get(op, ()))
         if self._targets(op):
             return True
         return any(
@@ -427,7 +427,7 @@ class Recogniser:
         while pending:
             op, children = pending.pop()
             if op.startswith("prim."):
-                targets.update(dict.fromkeys(PRIMITIVE_TARGETS.get(op, ())))
+                targets.update(dict.fromkeys(aten.TARGETS.get(op, ())))
             else:
                 targets.update(dict.fromkeys(self._targets(op)))
                 inner = self._forms.tries.get((op, 0))
@@ -644,52 +644,3 @@ def _between(value: Any, end: Any) -> Iterator[fx.Node]:
 def _values_at(node: fx.Node) -> Sequence[fx.Node]:
     items = [user for user in node.users if user.target is operator.getitem]
     return items or [node]
-
-
-def _primitive_targets() -> dict[str, tuple[Any, ...]]:
-    a, p = torch.ops.aten, torch.ops.prims
-    table = {
-        "add": (a.add.Tensor, a.add.Scalar),
-        "sub": (a.sub.Tensor, a.sub.Scalar),
-        "mul": (a.mul.Tensor, a.mul.Scalar),
-        "div": (a.div.Tensor, a.div.Scalar),
-        "maximum": (a.maximum.default,),
-        "minimum": (a.minimum.default,),
-        "square": (a.square.default, a.mul.Tensor, a.pow.Tensor_Scalar),
-        "pow": (a.pow.Tensor_Scalar,),
-        "clamp_min": (a.clamp_min.default, a.clamp.default),
-        "clamp_max": (a.clamp_max.default, a.clamp.default),
-        "cast": (p.convert_element_type.default, a._to_copy.default),
-        "bitcast": (a.view.dtype,),
-        "mean": (a.mean.dim,),
-        "sum": (a.sum.dim_IntList,),
-        "amax": (a.amax.default, a.max.dim),
-        "amin": (a.amin.default,),
-        "view": tuple(sorted(aten.VIEWS, key=str)),
-        "slice": (a.slice.Tensor, a.split_with_sizes.default, a.split.Tensor),
-        "cat": (a.cat.default,),
-        "pad": (a.constant_pad_nd.default,),
-        "matmul": (a.mm.default, a.bmm.default),
-        "round_even": (a.round.default,),
-    }
-    for name in [
-        "neg",
-        "abs",
-        "exp",
-        "exp2",
-        "log2",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "sigmoid",
-        "silu",
-        "relu",
-        "tanh",
-        "ceil",
-        "floor",
-    ]:
-        table[name] = (getattr(a, name).default,)
-    return {f"prim.{name}": targets for name, targets in table.items()}
-
-
-PRIMITIVE_TARGETS = _primitive_targets()

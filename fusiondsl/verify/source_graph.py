@@ -17,7 +17,7 @@ from fusiondsl.dims import NO_FACTS, Dim
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled, dtype_table
 from fusiondsl.engine.dryrun import buffer_dtype, buffer_shape, call_scope
-from fusiondsl.engine.recipe import Operands, primitive
+from fusiondsl.engine.recipe import Operands, primitive, spell_out
 from fusiondsl.ops.context import Context
 from fusiondsl.ops.dtypes import from_torch
 from fusiondsl.ops.registry import overload
@@ -114,14 +114,11 @@ class _Builder:
             self._items(call, node, 0)
 
     def _primitive(self, call: ir.Call) -> None:
-        name = call.op.removeprefix("prim.")
         args = tuple(self._operand(operand) for operand in call.args)
-        if name in ("zeros_like", "empty_like"):
-            like = args[0].meta["val"]
-            args, name = (list(like.shape), like.dtype), name.removesuffix("_like")
+        op, args = spell_out(call.op, args, _val)
         with self.mode:
             device = torch.empty(())
-        written = primitive(name, args, device)
+        written = primitive(op, args, device)
         self._name(call.results[0], self._call(written.target, written.args, dict(written.kwargs)))
 
     def _mutating(self, call: ir.Call, target: Any, binding: Binding, args: list[Any]) -> None:
