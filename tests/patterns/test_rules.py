@@ -12,6 +12,7 @@ from torch import Tensor
 
 import fusiondsl
 from fusiondsl.engine.report import RefusalKind, Report
+from fusiondsl.ops.registry import register
 from fusiondsl.resources import patterns_root
 from fusiondsl.verify.numerics import compare_fp8, compare_mxfp4, relative_error
 from tests.support import spellings as s
@@ -36,6 +37,7 @@ Compare = Callable[[tuple[Any, ...], tuple[Any, ...]], None]
 def compiled(arch: str = "gfx950", tp_size: int = 8, new_aiter: bool = True) -> Any:
     rule_set = fusiondsl.load(patterns_root())
     register_extern_ops(rule_set.program)
+    register(rule_set.program)
     facts = NEW_AITER if new_aiter else dict.fromkeys(NEW_AITER, False)
     target = fusiondsl.Target(arch=arch, tp_size=tp_size, tp_group=s.GROUP, facts=facts)
     return rule_set.compile(target)
