@@ -84,11 +84,10 @@ class Loader:
         edges = self._edges.setdefault(module.key, [])
         for item in module.tree.items:
             if isinstance(item, ast.Import):
-                self._follow(module, item, folder, edges)
+                self._follow(item, folder, edges)
 
     def _follow(
         self,
-        module: LoadedModule,
         item: ast.Import,
         folder: Path,
         edges: list[tuple[str, Span]],

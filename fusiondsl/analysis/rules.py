@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from dataclasses import replace as replace_
 
 from fusiondsl.analysis import facts
@@ -47,11 +47,8 @@ class Built:
     scope: Scope
     dtypes: DTypes
     signatures: Mapping[str, OpDecl]
-    match_types: dict[str, TensorType | None]
-    replace_types: dict[str, TensorType | None]
     spans: dict[str, Span]
     """Where the values of `match` are named."""
-    replace_spans: dict[str, Span] = field(default_factory=dict)
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -76,7 +73,7 @@ class RuleBuilder:
         params = self._params()
         self._lets()
         match = self._match()
-        where = self._where(match)
+        where = self._where()
         replace = self._replace(match)
         outputs = self._outputs(match, replace)
         kept = tuple(dict.fromkeys(match.body.resolve(name) for name in self._kept))
@@ -91,7 +88,7 @@ class RuleBuilder:
             allow=self._allow(match, replace),
             before=tuple(i.name for i in written.before),
             after=tuple(i.name for i in written.after),
-            examples=self._examples(where),
+            examples=self._examples(),
             types=_types(match, replace),
             doc=written.doc,
             span=written.name.span,
@@ -102,10 +99,7 @@ class RuleBuilder:
             self.scope,
             self.dtypes,
             self.signatures,
-            match.body.types,
-            replace.body.types,
             match.body.spans,
-            replace.body.spans,
         )
 
     # --- clauses -------------------------------------------------------------------------------
@@ -142,7 +136,7 @@ class RuleBuilder:
         self._next = match.body.finish()
         return match
 
-    def _where(self, match: Lowering) -> tuple[Condition, ...]:
+    def _where(self) -> tuple[Condition, ...]:
         where = conditions(self.written.where, self.scope)
         optional = optional_dtypes(self.scope.tensors.values())
         implied = learned(self.dtypes, self.scope.sizes, where, optional)
@@ -246,7 +240,7 @@ class RuleBuilder:
 
     # --- examples ------------------------------------------------------------------------------
 
-    def _examples(self, where: tuple[Condition, ...]) -> tuple[Example, ...]:
+    def _examples(self) -> tuple[Example, ...]:
         return tuple(self._example(example) for example in self.written.examples)
 
     def _example(self, example: ast.Example) -> Example:

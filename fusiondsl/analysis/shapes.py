@@ -103,15 +103,13 @@ class Shapes:
                     self.low.error("FD211", "a view has at most one `-1`", entry.span)
                 return None
             dims.append(size)
-        shape = self._infer(value.type, dims, span) if None in dims else dims
+        shape = self._infer(value.type, dims) if None in dims else dims
         if shape is None:
             return None
         known = tuple(d for d in shape if d is not None)
         return self.view(value, known, span) if self._fits(value, known, span) else None
 
-    def _infer(
-        self, kind: TensorType, dims: list[Expr | None], span: Span | None
-    ) -> list[Expr | None] | None:
+    def _infer(self, kind: TensorType, dims: list[Expr | None]) -> list[Expr | None] | None:
         """What `-1` stands for."""
         total = _elements(kind.dims)
         rest = _elements([d for d in dims if d is not None])

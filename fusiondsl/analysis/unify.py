@@ -64,11 +64,6 @@ class Unifier:
         self._size_of: dict[str, Expr] = {}
         self._spread_of: dict[str, tuple[Expr, ...]] = {}
         self._postponed: list[tuple[Expr, Expr, str]] = []
-        self._dtype_params = {
-            p.name
-            for p in decl.params
-            if isinstance(p.type, ScalarType) and p.type.kind == "dtype" and not p.type.is_list
-        }
 
     # --- scalars -------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from fusiondsl.engine.judge import Judge, Verdict
 from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import find_place
-from fusiondsl.engine.recognise import Recognised, Recogniser
+from fusiondsl.engine.recognise import Recogniser
+from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
 from fusiondsl.engine.site import Site, assemble, form_names
 from fusiondsl.engine.sizes import Sizes

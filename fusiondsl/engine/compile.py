@@ -12,9 +12,9 @@ from fusiondsl import ir
 from fusiondsl.decl.dtypes import DTYPES, FP8, fp8_of
 from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, names, truth
 from fusiondsl.engine.bindings import Bindings
+from fusiondsl.engine.forms import Forms
 from fusiondsl.engine.pattern import Path, references, sinks, walk
 from fusiondsl.engine.recipe import Recipe, build_recipe
-from fusiondsl.engine.recognise import Forms
 from fusiondsl.engine.report import Ineligible
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.ops.registry import register

@@ -11,9 +11,10 @@ from torch import fx
 from fusiondsl import ir
 from fusiondsl.dims import Facts, Truth, equal, evaluate, truth
 from fusiondsl.engine.compile import Compiled
+from fusiondsl.engine.forms import BodyForm
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import UNSET, literal_key
-from fusiondsl.engine.recognise import BodyForm, Recognised
+from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.symbols import Size, facts_for, shape_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from torch import fx
 
@@ -24,7 +24,7 @@ from fusiondsl.engine.pattern import (
     Node,
     literal_key,
 )
-from fusiondsl.engine.recognise import Recognised, Recogniser, absent
+from fusiondsl.engine.recognised import Recognised, absent
 from fusiondsl.engine.view import View
 
 E = TypeVar("E")
@@ -48,6 +48,19 @@ class Near(Generic[E]):
         self.calls = calls
 
 
+class Source(Protocol):
+    """Where the calls of a graph come from: the recogniser."""
+
+    def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
+        """Calls of `op` that produce `value` as their result `result`."""
+
+    def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
+        """Calls of `op` that read `value` as argument `position`."""
+
+    def readings(self, value: Any) -> frozenset[str]:
+        """Ops that may produce a value: anything else need not be tried."""
+
+
 class Matcher(Generic[E]):
     """One run of a trie from one anchor call.
 
@@ -58,12 +71,12 @@ class Matcher(Generic[E]):
     def __init__(
         self,
         view: View,
-        recogniser: Recogniser,
+        source: Source,
         found: Callable[[E, list[Any], list[Recognised]], bool],
         near: list[Near[E]] | None = None,
     ) -> None:
         self._view = view
-        self._recognise = recogniser
+        self._source = source
         self._found = found
         self._near = near
         self._slots: list[Any] = []
@@ -158,7 +171,7 @@ class Matcher(Generic[E]):
             return self._forward(branch, node, value)
         known = branch.by_op
         hit = False
-        possible = self._recognise.readings(value)
+        possible = self._source.readings(value)
         for op, children in known.items():
             if op not in possible and op not in _NO_CALL:
                 continue
@@ -167,7 +180,7 @@ class Matcher(Generic[E]):
                     return True
                 hit = True
                 continue
-            for call in self._recognise.producers(value, branch.result, op):
+            for call in self._source.producers(value, branch.result, op):
                 hit = True
                 for args, child in children:
                     if self._enter(args, child, call):
@@ -180,7 +193,7 @@ class Matcher(Generic[E]):
         hit = False
         assert branch.position is not None
         for op, children in branch.by_op.items():
-            for call in self._recognise.consumers(value, branch.position, op):
+            for call in self._source.consumers(value, branch.position, op):
                 if any(call.node is done.node for done in self._calls):
                     continue
                 hit = True

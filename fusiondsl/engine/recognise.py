@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -17,270 +16,15 @@ from torch import fx
 from fusiondsl import ir
 from fusiondsl.dims import Dim
 from fusiondsl.engine import aten
-from fusiondsl.engine.bindings import Bindings
+from fusiondsl.engine.forms import BodyForm, DirectForm, Forms
+from fusiondsl.engine.match import Matcher
 from fusiondsl.engine.mutation import Version
-from fusiondsl.engine.pattern import UNSET, Path, Trie, sinks, walk
+from fusiondsl.engine.pattern import COMMUTATIVE, UNSET, Trie
+from fusiondsl.engine.recognised import Recognised, wrap
 from fusiondsl.engine.view import Call, View
 
 MAX_READINGS = 4
 """Forms that differ in their arguments only, tried one after the other at one value."""
-
-
-class Recognised:
-    """A call as rules see it: of an op, a primitive, or a semantic op in one of its forms."""
-
-    __slots__ = ("args", "buffers", "form", "node", "nodes", "op", "results", "spelled")
-
-    def __init__(
-        self,
-        op: str,
-        args: tuple[Any, ...],
-        node: fx.Node,
-        results: Mapping[int, list[Any]],
-        *,
-        nodes: tuple[fx.Node, ...],
-        buffers: tuple[fx.Node, ...] = (),
-        form: ir.Form | None = None,
-        spelled: tuple[int | None, ...] = (),
-    ) -> None:
-        self.op = op
-        self.args = args
-        self.node = node
-        self.results = results
-        self.nodes = nodes
-        """All graph nodes the call is made of, but for `getitem`s of results."""
-        self.buffers = buffers
-        self.form = form
-        self.spelled = spelled
-        """Where the call is one operation: that operation's result for each result here."""
-
-    def result(self, index: int) -> Any | None:
-        nodes = self.results.get(index)
-        return nodes[0] if nodes else None
-
-
-def absent(op: str, near: fx.Node) -> Recognised:
-    """A call that is not in the graph because nobody uses its result."""
-    return Recognised(op, (), near, {}, nodes=())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DirectForm:
-    """A form that is one declared op: an argument map, nothing to search."""
-
-    form: ir.Form
-    op: str
-    """The semantic op."""
-    literals: tuple[tuple[int, Any], ...]
-    """Arguments of the spelling that must have a value."""
-    sources: tuple[tuple[int, Any], ...]
-    """For each semantic parameter: the argument that holds it, or -1 and the value it has."""
-    results: tuple[int | None, ...]
-    """For each result of the semantic op: the result of the spelling."""
-    by_dtype: tuple[tuple[int, int], ...]
-    """(parameter, result): dtype parameters read off the result's dtype."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizedValue:
-    """A view or result of a form: a place where sizes are part of what is computed."""
-
-    place: int
-    result: int
-    name: str
-    type: ir.TensorType
-    is_result: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BodyForm:
-    """A form of several operations, seen from one of its results."""
-
-    form: ir.Form
-    op: str
-    path: Path
-    params: tuple[ir.Param, ...]
-    fixed: Mapping[str, Any]
-    results: tuple[tuple[int, int] | None, ...]
-    """For each result of the op: (place in the path's order, result of that call)."""
-    by_dtype: tuple[tuple[int, int], ...]
-    sized: tuple[SizedValue, ...]
-
-
-class Forms:
-    """The forms of a program, prepared for lookup; independent of any graph."""
-
-    def __init__(self, program: ir.Program, bindings: Bindings) -> None:
-        self.ops = program.ops
-        self.direct: dict[str, list[DirectForm]] = {}
-        """By the spelling's op."""
-        self.spellings: dict[str, list[str]] = {}
-        """Semantic op -> ops that spell it directly."""
-        self.tries: dict[tuple[str, int], Trie[BodyForm]] = {}
-        """By semantic op and the result the search starts from."""
-        self.bodies: dict[str, list[frozenset[str]]] = {}
-        """Ops that each form of several operations needs."""
-        self._bindings = bindings
-        self._ends: dict[tuple[str, int], frozenset[str]] = {}
-        self._readings: dict[str | None, frozenset[str]] = {}
-        for decl in program.ops.values():
-            for form in decl.forms:
-                self._add(decl, form)
-
-    def is_semantic(self, op: str) -> bool:
-        return op in self.spellings or any(key[0] == op for key in self.tries)
-
-    def readings(self, maker: str | None) -> frozenset[str]:
-        """Ops that a value made by `maker` can be a result of."""
-        known = self._readings.get(maker)
-        if known is None:
-            known = self._readings[maker] = frozenset(self._find_readings(maker))
-        return known
-
-    def _find_readings(self, maker: str | None) -> Iterator[str]:
-        # A cast or a reshape may have vanished in front of anything.
-        yield from ("prim.cast", "prim.view")
-        if maker is None:
-            return
-        yield maker
-        for op in self.ops:
-            results = range(len(self.ops[op].call_results))
-            if maker in self.spellings.get(op, ()) or any(
-                maker in self.ends(op, r) for r in results
-            ):
-                yield op
-
-    def ends(self, op: str, result: int) -> frozenset[str]:
-        """Ops a form of several operations may end in, vanished casts and views seen through."""
-        key = (op, result)
-        if key not in self._ends:
-            self._ends[key] = frozenset()  # a form never contains itself
-            self._ends[key] = frozenset(self._find_ends(key))
-        return self._ends[key]
-
-    def _find_ends(self, key: tuple[str, int]) -> Iterator[str]:
-        trie = self.tries.get(key)
-        pending: list[tuple[str, Any]] = [] if trie is None else list(trie.roots.items())
-        while pending:
-            op, children = pending.pop()
-            yield op
-            yield from self.spellings.get(op, ())
-            yield from self.ends(op, 0)
-            if op in ("prim.cast", "prim.view"):
-                for _, node in children:
-                    pending.extend(i for b in node.branches[:1] for i in b.by_op.items())
-
-    def _add(self, decl: ir.OpDecl, form: ir.Form) -> None:
-        first = form.body[0]
-        if len(form.body) == 1 and not first.op.startswith("prim."):
-            direct = self._direct(decl, form)
-            if direct is not None:
-                self.direct.setdefault(first.op, []).append(direct)
-                spellings = self.spellings.setdefault(decl.name, [])
-                if first.op not in spellings:
-                    spellings.append(first.op)
-                return
-        self.bodies.setdefault(decl.name, []).append(frozenset(call.op for call in form.body))
-        for result, name in enumerate(form.results):
-            if name is not None:
-                self._add_body(decl, form, result, name)
-
-    def _direct(self, decl: ir.OpDecl, form: ir.Form) -> DirectForm | None:
-        call = form.body[0]
-        positions = {p.name: i for i, p in enumerate(decl.call_params)}
-        spelled = self.ops[call.op].call_params
-        literals: list[tuple[int, Any]] = []
-        fixed = {positions[n]: (-1, self._bindings.constant(c)) for n, c in form.fixed}
-        sources: dict[int, tuple[int, Any]] = dict(fixed)
-        for place, (param, operand) in enumerate(zip(spelled, call.args, strict=True)):
-            if isinstance(operand, ir.Ref) and operand.name in positions:
-                sources[positions[operand.name]] = place, None
-            elif isinstance(operand, (ir.Const, ir.ListOf)):
-                wants_float = isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
-                value = self._bindings.constant(operand, wants_float=wants_float)
-                literals.append((place, value))
-            elif not isinstance(operand, ir.Anything):
-                return None
-        by_dtype = _by_dtype(decl, set(sources))
-        sources.update((param, (-1, None)) for param, _ in by_dtype)
-        if len(sources) < len(positions):
-            return None
-        results = tuple(None if n is None else call.results.index(n) for n in form.results)
-        in_order = tuple(sources[i] for i in range(len(positions)))
-        return DirectForm(form, decl.name, tuple(literals), in_order, results, by_dtype)
-
-    def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
-        tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))
-        anchor = next((i for i, c in enumerate(form.body) if name in c.results), None)
-        optional = frozenset(i for i in sinks(form.body) if form.body[i].op.startswith("prim."))
-        path = (
-            None
-            if anchor is None
-            else walk(form.body, self.ops, tensors, anchor, optional=optional)
-        )
-        if path is None:
-            return
-        places = {n: (i, r) for i, c in enumerate(form.body) for r, n in enumerate(c.results) if n}
-        results = tuple(
-            None if n is None else (path.order.index(places[n][0]), places[n][1])
-            for n in form.results
-        )
-        fixed = {n: self._bindings.constant(c) for n, c in form.fixed}
-        bound = {
-            i for i, p in enumerate(decl.call_params) if p.name in path.slots or p.name in fixed
-        }
-        entry = BodyForm(
-            form,
-            decl.name,
-            path,
-            decl.call_params,
-            fixed,
-            results,
-            _by_dtype(decl, bound),
-            tuple(_sized(form, path)),
-        )
-        trie = self.tries.setdefault((decl.name, result), Trie())
-        trie.insert(path, self.literals(path), entry)
-
-    def literals(self, path: Path) -> list[tuple[int, Any]]:
-        """The slots of a path that must hold a literal; computed scalars are checked later."""
-        return [
-            (slot, self._bindings.constant(operand))
-            for slot, operand in path.constants
-            if isinstance(operand, (ir.Const, ir.ListOf)) and _is_literal(operand)
-        ]
-
-
-def _is_literal(operand: ir.Operand) -> bool:
-    if isinstance(operand, ir.ListOf):
-        return all(_is_literal(item) for item in operand.items)
-    return isinstance(operand, ir.Const)
-
-
-def _sized(form: ir.Form, path: Path) -> Iterator[SizedValue]:
-    types = dict(form.types)
-    for place, index in enumerate(path.order):
-        call = form.body[index]
-        for result, name in enumerate(call.results):
-            declared = types.get(name) if name is not None else None
-            is_result = name in form.results
-            if name is None or not isinstance(declared, ir.TensorType):
-                continue
-            if is_result or call.op == "prim.view":
-                yield SizedValue(place, result, name, declared, is_result)
-
-
-def _by_dtype(decl: ir.OpDecl, bound: set[int]) -> tuple[tuple[int, int], ...]:
-    """Dtype parameters a form does not bind, with a result that has that dtype."""
-    pairs: list[tuple[int, int]] = []
-    for i, param in enumerate(decl.call_params):
-        if i in bound or not isinstance(param.type, ir.ScalarType) or param.type.kind != "dtype":
-            continue
-        for r, result in enumerate(decl.call_results):
-            if isinstance(result.type, ir.TensorType) and result.type.dtype == param.name:
-                pairs.append((i, r))
-                break
-    return tuple(pairs)
 
 
 class Check(Protocol):
@@ -346,16 +90,14 @@ class Recogniser:
             call = self._view.call(user)
             if call is None:
                 continue
-            if op.startswith("prim."):
-                found = self.as_op(call, op) if call.op == op else None
-            else:
-                found = self.as_op(call, op)
-            for candidate in () if found is None else (found,):
-                given = [candidate.args[position]]
-                if candidate.op.startswith("prim.") and len(candidate.args) > 1:
-                    given.append(candidate.args[1 - position] if position < 2 else None)
-                if any(strip(g, regroup=True) is value for g in given if _is_value(g)):
-                    yield candidate
+            found = self.as_op(call, op)
+            if found is None:
+                continue
+            given: list[Any] = [found.args[position]]
+            if op in COMMUTATIVE:
+                given.append(found.args[1 - position])
+            if any(strip(g, regroup=True) is value for g in given if isinstance(g, _VALUES)):
+                yield found
 
     def _readers(self, value: Any) -> Iterator[fx.Node]:
         """Users of a value, also behind operations that change nothing."""
@@ -512,8 +254,6 @@ class Recogniser:
         return self._searched[key]
 
     def _search_body(self, value: Any, trie: Trie[BodyForm]) -> list[Recognised]:
-        from fusiondsl.engine.match import Matcher
-
         found: list[Recognised] = []
 
         def accept(entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> bool:
@@ -571,20 +311,6 @@ def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[s
     return solved.as_int() if isinstance(solved, Dim) else None
 
 
-def wrap(call: Call) -> Recognised:
-    """A call as itself."""
-    count = 1 if call.binding is None else len(call.binding.results)
-    return Recognised(
-        call.op,
-        call.args,
-        call.node,
-        call.results,
-        nodes=(call.node,),
-        buffers=call.buffers,
-        spelled=tuple(range(count)),
-    )
-
-
 def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
     given = call.args
     for place, wanted in direct.literals:
@@ -623,10 +349,6 @@ def _same_literal(wanted: Any, given: Any) -> bool:
 def _same_args(call: Recognised, other: Recognised) -> bool:
     # By identity: comparing symbolic sizes would ask for a guard.
     return all(a is b for a, b in zip(call.args, other.args, strict=True))
-
-
-def _is_value(item: Any) -> bool:
-    return isinstance(item, (fx.Node, Version))
 
 
 def _all_nodes(call: Recognised) -> Iterator[fx.Node]:

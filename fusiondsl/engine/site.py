@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 
-from fusiondsl import ir
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import CHEAP, CompiledRule
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
 from fusiondsl.engine.pattern import references
-from fusiondsl.engine.recognise import Recognised
+from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import Call, View
 
@@ -27,7 +26,6 @@ class Site:
     rule: CompiledRule
     calls: tuple[Recognised, ...]
     slots: tuple[Any, ...]
-    scope: Mapping[str, Any]
     own: dict[fx.Node, int]
     """Every matched node, with the place of its call (-1: transparent, in between)."""
     results: dict[tuple[int, int], list[Any]]
@@ -40,7 +38,6 @@ class Site:
     """(match name, replace name, values) of every output the graph uses."""
     twins: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """Nodes outside the matched calls that repeat a matched primitive, with that one."""
-    verdict: Any = None
 
     @property
     def anchor(self) -> fx.Node:
@@ -70,7 +67,6 @@ def assemble(
         rule,
         tuple(calls),
         tuple(slots),
-        {},
         {},
         {(p, r): list(n) for p, call in enumerate(calls) for r, n in call.results.items()},
         set(),
@@ -169,7 +165,7 @@ def _check_users(view: View, site: Site) -> Problem | None:
             if _sizes_buffers(site, user):
                 site.own[user] = -1
                 continue
-            duplicate = _duplicate(view, site, node, user) or _twins(site, user)
+            duplicate = _duplicate(view, site, user) or _twins(site, user)
             if duplicate:
                 visible = _visible(site)
                 pending.extend(duplicate)
@@ -248,7 +244,7 @@ def _is_split(node: fx.Node) -> bool:
     return node.target in aten.ITEM_READERS
 
 
-def _duplicate(view: View, site: Site, node: fx.Node, user: fx.Node) -> list[fx.Node] | None:
+def _duplicate(view: View, site: Site, user: fx.Node) -> list[fx.Node] | None:
     """`user` repeats a matched call on the same values: then it is the same value twice."""
     call = view.call(user)
     if call is None or is_mutating(user.target) or is_effectful(user.target):
@@ -366,7 +362,3 @@ def form_names(site: Site) -> tuple[str, ...]:
         if not call.op.startswith("prim."):
             spelled.append(f"{call.op}:{call.form.name}" if call.form else call.op)
     return tuple(spelled)
-
-
-def declared_types(rule: ir.Rule) -> dict[str, ir.Type]:
-    return dict(rule.types)
