@@ -58,7 +58,7 @@ def wrapped(head: str, items: Sequence[str], tail: str, indent: str) -> list[str
     if len(line) <= _WIDTH or not items:
         return [line]
     inner = indent + _WRAP
-    return [f"{indent}{head}", *filled(inner, items, tail, inner)]
+    return [f"{indent}{head}".rstrip(), *filled(inner, items, tail, inner)]
 
 
 def filled(first: str, items: Sequence[str], tail: str, indent: str) -> list[str]:
@@ -374,4 +374,8 @@ def _example(node: ast.Example) -> list[str]:
     outcome = "fires" if node.fires else f"refused{because}"
     if not bindings:
         return [f"{_INDENT}example {{ }} {outcome}"]
-    return wrapped("example { ", bindings, f" }} {outcome}", _INDENT)
+    head = f"{_INDENT}example {{ "
+    *above, last = filled(head, bindings, " }", " " * len(head))
+    if len(last) + 1 + len(outcome) <= _WIDTH:
+        return [*above, f"{last} {outcome}"]
+    return [*above, last, f"{_WRAP}{outcome}"]

@@ -9,6 +9,7 @@ from fusiondsl.dims import expr as ex
 from fusiondsl.syntax import ast
 from fusiondsl.syntax import print_expr as show
 from fusiondsl.syntax.comments import Comments
+from fusiondsl.syntax.literals import is_name
 from fusiondsl.syntax.print_fuse import FusePrinter
 from fusiondsl.syntax.yaml_scalars import is_plain, quoted, scalar
 
@@ -27,6 +28,7 @@ def module(node: ast.Module, comments: Comments) -> str:
         lines += ["", *above, f"{key}:"] if lines else [*above, f"{key}:"]
         lines += _indented(first)
         for item in found[1:]:
+            lines += [""] if kind in (ast.Op, ast.Rule) else []
             lines += _indented(printer.item(item, text))
     rest = comments.rest()
     lines += ["", *rest] if rest and lines else rest
@@ -230,12 +232,17 @@ def _example(node: ast.Example) -> list[str]:
 
 
 def _binding(node: ast.Binding, flow: bool) -> str:
-    """`name: value`; empty where the value needs a block: quotes would make it a string."""
+    """`name: value`; empty where the value needs a block: quotes would make it a string.
+
+    A bare word is a string as the value of a fact, elsewhere a name.
+    """
     name, value = node.name.name, node.value
+    is_fact = name.startswith(("env.", "model."))
     if isinstance(value, ex.Literal) and isinstance(value.value, str):
-        return f"{name}: {quoted(value.value)}"
+        bare = is_fact and is_name(value.value, dotted=True)
+        return f"{name}: {value.value if bare else quoted(value.value)}"
     text = show.expression(value)
-    is_word = isinstance(value, ex.Name) and name.startswith(("env.", "model."))
+    is_word = is_fact and isinstance(value, ex.Name)
     return f"{name}: {text}" if is_plain(text, flow) and not is_word else ""
 
 

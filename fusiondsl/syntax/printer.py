@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from fusiondsl.syntax import ast
+from fusiondsl.syntax import ast, print_fuse, print_yaml
 from fusiondsl.syntax.comments import Comments
 
 Style: TypeAlias = Literal["fuse", "yaml"]
@@ -16,9 +16,5 @@ def print_module(module: ast.Module, style: Style) -> str:
     YAML groups items by kind, so there the order of a mixed module changes; nothing depends on it.
     """
     if style == "yaml":
-        from fusiondsl.syntax.print_yaml import module as print_yaml
-
-        return print_yaml(module, Comments(module))
-    from fusiondsl.syntax.print_fuse import module as print_fuse
-
-    return print_fuse(module, Comments(module))
+        return print_yaml.module(module, Comments(module))
+    return print_fuse.module(module, Comments(module))

@@ -56,3 +56,63 @@ def test_empty_module() -> None:
         assert print_module(module, style) == ""
         module, _ = read("# only this\n")
         assert print_module(module, style) == "# only this\n"
+
+
+def test_long_examples_wrap_between_bindings() -> None:
+    facts = ", ".join(f"env.fact_number_{i} = {i}" for i in range(3))
+    text = f"""rule r(x: f32[n]) {{
+  match {{ y = x + x }}
+  replace {{ y = x * 2 }}
+  example {{ n = 1, {facts} }} refused because something_rather_long
+  example {{ n = 1, {facts}, {facts} }} fires
+  example {{ n = 1, {facts}, {facts[:-4]}_and_a_long_tail = 12345678 }} refused because thing
+}}
+"""
+    module, _ = read(text)
+    printed = print_module(module, "fuse")
+    assert [line for line in printed.splitlines() if line != line.rstrip() or len(line) > 100] == []
+    assert printed.splitlines()[3:] == [
+        "  example { n = 1, env.fact_number_0 = 0, env.fact_number_1 = 1, env.fact_number_2 = 2 }",
+        "    refused because something_rather_long",
+        "  example { n = 1, env.fact_number_0 = 0, env.fact_number_1 = 1, env.fact_number_2 = 2,",
+        "            env.fact_number_0 = 0, env.fact_number_1 = 1, env.fact_number_2 = 2 } fires",
+        "  example { n = 1, env.fact_number_0 = 0, env.fact_number_1 = 1, env.fact_number_2 = 2,",
+        "            env.fact_number_0 = 0, env.fact_number_1 = 1,",
+        "            env.fact_number_2_and_a_long_tail = 12345678 } refused because thing",
+        "}",
+    ]
+
+
+def test_yaml_rules_stand_apart_and_facts_are_bare_words() -> None:
+    text = """# About this file.
+rules:
+  - name: first
+    inputs:
+      x: f32[n]
+    match: |
+      y = x + x
+    replace: |
+      y = x * 2
+    examples:
+      - {n: 1, env.arch: gfx950, fires: true}
+      - {n: 1, env.arch: "true", fires: true}
+
+  # About the second.
+  - name: second
+    inputs:
+      x: f32[n]
+    match: |
+      y = x + x
+    replace: |
+      y = x * 2
+"""
+    module, diagnostics = read(text, "rules.yaml")
+    assert not len(diagnostics)
+    assert print_module(module, "yaml") == text
+
+
+def test_shipped_files_are_formatted() -> None:
+    for path in SHIPPED:
+        module, _ = read_case(path)
+        style: Style = "yaml" if path.suffix == ".yaml" else "fuse"
+        assert print_module(module, style) == module.source.text, path.name
