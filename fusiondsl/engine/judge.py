@@ -69,7 +69,7 @@ class Judge:
         self._sizes = sizes
         self._tokens = tokens
         self._known = known
-        self._context = (tokens, _all_ranges(shape_env))
+        self._context = (tokens, _all_ranges(shape_env), sizes.row_counts)
         self._verdicts: dict[Any, Verdict] = {}
         self._signatures: dict[int, tuple[Any, Any]] = {}
 
@@ -229,19 +229,27 @@ class Judge:
         return None
 
     def _bound_tokens(self, scope: dict[str, Any], facts: Facts) -> Facts:
-        """Applies the range given for `tokens` to the rule's `tokens`."""
+        """Applies the range given for `tokens` to the rule's `tokens`.
+
+        Where an input has `T` rows and the rule's tokens are `2 * T`, the range is that of `T`.
+        """
         tokens = scope.get("tokens")
         if self._tokens is None or not isinstance(tokens, Dim) or tokens.as_int() is not None:
             return facts
         given = Range(self._tokens.start, self._tokens.stop - 1)
-        symbol = tokens.as_symbol()
+        symbol = tokens.as_symbol() or self._row_count(tokens)
         if symbol is None:
             # A product of symbols: from here on one quantity with its own range.
             meet = _meet(facts.bounds(tokens), given)
             scope["tokens"] = Dim.symbol("tokens")
             return facts.with_range("tokens", meet.lo, meet.hi)
-        meet = _meet(facts.bounds(tokens), given)
+        meet = _meet(facts.bounds(Dim.symbol(symbol)), given)
         return facts.with_range(symbol, meet.lo, meet.hi)
+
+    def _row_count(self, tokens: Dim) -> str | None:
+        """The one symbol of `tokens`, if it is the number of rows of an input by itself."""
+        first, *others = tokens.symbols()
+        return first if not others and first in self._sizes.row_counts else None
 
     def _computed(self, site: Site, scope: Mapping[str, Any], facts: Facts) -> Problem | None:
         for slot, operand in site.rule.computed:

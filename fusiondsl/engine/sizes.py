@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import fx
 
+from fusiondsl.dims.dim import Dim
 from fusiondsl.engine.symbols import Size, shape_of, size_of
 
 _SYM_SIZE = torch.ops.aten.sym_size.int
@@ -17,12 +18,17 @@ class Sizes:
 
     def __init__(self, graph: fx.Graph) -> None:
         self._inputs: dict[Size, fx.Node] = {}
+        rows: set[str | None] = set()
         for node in graph.nodes:
             if node.op != "placeholder":
                 break
             value = node.meta.get("val")
             if isinstance(value, torch.SymInt):
                 self._inputs.setdefault(size_of(value), node)
+            elif isinstance(value, torch.Tensor):
+                rows.add(Dim.product(shape_of(value)[: max(1, value.dim() - 1)]).as_symbol())
+        self.row_counts = frozenset(name for name in rows if name is not None)
+        """Symbols that are the number of rows of an input."""
 
     def source(
         self, size: Size, tensors: Iterable[fx.Node]

@@ -596,6 +596,21 @@ def test_a_token_range_bounds_the_product_of_leading_sizes(
         assert refused(applied, name, RefusalKind.PREDICATE_UNKNOWN, "tokens").label == "few"
 
 
+@pytest.mark.parametrize(("limit", "fires"), [(128, True), (129, False)])
+def test_a_token_range_is_that_of_the_rows_of_an_input(limit: int, fires: bool) -> None:
+    """Every token becomes two rows, as behind a choice of experts."""
+    text = PLAIN.replace("t..", "tokens..").rstrip().removesuffix("}") + LIMITED
+
+    def function(x: Tensor, w: Tensor) -> Any:
+        return L.group_codes(L.norm(torch.cat((x, x)), w, EPS), 128)
+
+    captured = traced(function, rows(), W)
+    applied = rewritten(captured, rules(text), (rows(), W), range(1, limit + 1))
+    assert bool(applied.counts) is fires
+    if not fires:
+        assert refused(applied, "plain", RefusalKind.PREDICATE_UNKNOWN, "tokens").label == "few"
+
+
 @pytest.mark.parametrize(("rank", "view", "times"), [(2, False, 2), (3, True, 1), (3, True, 2)])
 def test_decomposed_spellings_behind_a_view_and_repeated(rank: int, view: bool, times: int) -> None:
     compiled = fusiondsl.load("fusiondsl:rocm_aiter/rms_norm_group_quant.yaml").compile(
