@@ -253,7 +253,7 @@ class RuleBuilder:
                 continue
             seen.add(name)
             value = self._example_value(binding)
-            if value is not None:
+            if value is not None and self._fits(name, value, binding.value.span or span):
                 bindings.append((name, value))
         because = example.because
         if because is not None:
@@ -286,6 +286,17 @@ class RuleBuilder:
                 "FD220", f"`{name}` needs a plain value here", binding.value.span or span
             )
         return None
+
+    def _fits(self, name: str, value: int | float | str | bool | DType, span: Span) -> bool:
+        size = self.scope.is_size(name) and name not in self.scope.scalars
+        if size and (type(value) is not int or value < 0):
+            message = f"`{name}` is a size: a whole number, not negative"
+        elif name in self.scope.dtype_vars and not isinstance(value, DType):
+            message = f"`{name}` is a dtype"
+        else:
+            return True
+        self.diagnostics.error("FD220", message, span)
+        return False
 
     def _check_label(self, because: ast.Ident) -> None:
         labels = {c.label.name for c in self.written.where if c.label is not None}
