@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ from fusiondsl.analysis.modules import SHIPPED, Loader
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, FusionError, Severity
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.ir.program import Program
+from fusiondsl.pause import collection_paused
 from fusiondsl.resources import patterns_root
 from fusiondsl.syntax import is_unreadable
 from fusiondsl.target import Target
@@ -59,24 +58,11 @@ def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
 
 def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
     """Reads and checks; what is wrong is found in `diagnostics`."""
-    with _no_collection():
+    with collection_paused():
         loader = Loader(diagnostics)
         for path in paths:
             loader.add(_located(path))
         return analyse_loaded(loader, diagnostics)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Trees of large files live until the end: searching them for garbage again and again costs
-    a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _located(path: str | Path) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.backends.artifact import write_atomically
+from fusiondsl.artifact import write_atomically
 from fusiondsl.cli.inputs import load_rules
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiondsl.backends import artifact
+from fusiondsl import artifact
 from fusiondsl.cli.inputs import Rules, load_rules
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from fusiondsl import ir
-from fusiondsl.backends import artifact
+from fusiondsl import artifact, ir
 from fusiondsl.cli.options import console_of, target_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.target import Target

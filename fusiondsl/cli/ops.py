@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl import ir
-from fusiondsl.backends.plain import encode
+from fusiondsl.artifact.plain import encode
 from fusiondsl.cli.declaration import (
     condition_text,
     details,

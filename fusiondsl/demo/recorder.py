@@ -11,8 +11,8 @@ from torch import fx
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from fusiondsl.backends.graph_pass import FusionPass
 from fusiondsl.demo.sites import SiteComparison, compare_sites
+from fusiondsl.engine.graph_pass import FusionPass
 
 
 class Recorder(CustomGraphPass):

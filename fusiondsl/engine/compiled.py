@@ -15,7 +15,7 @@ from fusiondsl.engine.report import Report
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
-    from fusiondsl.backends.graph_pass import FusionPass
+    from fusiondsl.engine.graph_pass import FusionPass
 
 
 class CompiledRules:
@@ -57,7 +57,7 @@ class CompiledRules:
 
     def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
         """A pass for Inductor's custom pass slots, with a content-based `uuid`."""
-        from fusiondsl.backends.graph_pass import FusionPass
+        from fusiondsl.engine.graph_pass import FusionPass  # imports Inductor
 
         return FusionPass(self.program, self.target, tokens=tokens)
 

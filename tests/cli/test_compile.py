@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fusiondsl.backends import artifact
+from fusiondsl import artifact
 from fusiondsl.target import Target
 from tests.cli.conftest import Run
 

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from torch._inductor import config
 
 import fusiondsl
-from fusiondsl.backends.graph_pass import FusionPass
+from fusiondsl.engine.graph_pass import FusionPass
 from tests.engine.lab import EPS, LAB, L, called, equal, rows, rules, vector
 
 PLAIN = """

@@ -11,8 +11,8 @@ import torch
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from fusiondsl import ir
-from fusiondsl.backends.artifact import identity
+from fusiondsl import __version__, ir
+from fusiondsl.artifact import identity
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import Report
 from fusiondsl.target import Target
@@ -63,7 +63,7 @@ class FusionPass(CustomGraphPass):
     def _content(self) -> bytes:
         if self._uuid is None:
             digest = hashlib.sha256(identity(self.rules.program, self.rules.target))
-            digest.update(repr((self.tokens, torch.__version__, _version())).encode())
+            digest.update(repr((self.tokens, torch.__version__, __version__)).encode())
             self._uuid = digest.digest()
         return self._uuid
 
@@ -71,9 +71,3 @@ class FusionPass(CustomGraphPass):
         state = dict(self.__dict__)
         state["reports"] = []
         return state
-
-
-def _version() -> str:
-    from fusiondsl import __version__
-
-    return __version__

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
-from fusiondsl.backends.plain import Damaged, Json, decode, encode
+from fusiondsl.artifact.plain import Damaged, Json, decode, encode
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Target

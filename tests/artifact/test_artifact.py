@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusiondsl import ir
-from fusiondsl.backends import artifact
-from fusiondsl.backends.plain import decode, encode
+from fusiondsl import artifact, ir
+from fusiondsl.artifact.plain import decode, encode
 from fusiondsl.diagnostics import FusionError, Source, Span
 from fusiondsl.dims import expr
 from fusiondsl.resources import patterns_root
@@ -122,7 +121,7 @@ def test_it_does_not_depend_on_order_or_hash_seed() -> None:
     assert artifact.dumps(_program(("ops.norm", "is")), TARGET) == DATA
     program = (
         "import sys; sys.path[:] = sys.argv[1:]\n"
-        "from tests.backends.test_artifact import DATA; print(DATA.decode())"
+        "from tests.artifact.test_artifact import DATA; print(DATA.decode())"
     )
     outputs = {
         subprocess.run(
@@ -176,7 +175,7 @@ def test_loading_imports_neither_parser_nor_torch(tmp_path: Path) -> None:
     artifact.save(tmp_path / "a.fused", PROGRAM, TARGET)
     program = (
         "import sys; sys.path[:] = sys.argv[2:]\n"
-        "from fusiondsl.backends import artifact; artifact.load(sys.argv[1])\n"
+        "from fusiondsl import artifact; artifact.load(sys.argv[1])\n"
         "print([m for m in ('lark', 'yaml', 'torch') if m in sys.modules])"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "a.fused"), *sys.path]

@@ -1,1 +1,0 @@
-"""What compiled rules become: a graph pass, or an artifact."""
