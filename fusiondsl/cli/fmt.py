@@ -93,7 +93,8 @@ def _is_usage(diagnostics: Diagnostics) -> bool:
 def _files(paths: Iterable[str]) -> Iterator[Path]:
     for name in paths:
         path = Path(name)
-        yield from directory_files(path) if path.is_dir() else [path]
+        # `Path.is_dir` has no answer for a name that is too long.
+        yield from directory_files(path) if os.path.isdir(path) else [path]  # noqa: PTH112
 
 
 def _outputs(

@@ -83,3 +83,9 @@ def test_a_failed_write_leaves_the_old_file(file: Path, monkeypatch: pytest.Monk
     assert main(["fmt", str(file)]) == 4
     assert file.read_text() == MESSY
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("name", ["missing.fuse", "x" * 5000 + ".fuse"], ids=["missing", "long"])
+def test_unreadable(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fmt", name]) == 2
+    assert "error[FD001]: cannot read" in capsys.readouterr().err
