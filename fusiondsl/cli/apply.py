@@ -104,7 +104,14 @@ def _readable(graphs: list[ReadGraph]) -> str:
 
 
 def _report_data(report: Report) -> dict[str, Any]:
-    return asdict(report, dict_factory=_plain)
+    return {
+        "fired": [asdict(site) for site in report.fired],
+        "refused": [asdict(refusal, dict_factory=_plain) for refusal in report.refused],
+        "ineligible": [asdict(item) for item in report.ineligible],
+        "nodes_before": report.nodes_before,
+        "nodes_after": report.nodes_after,
+        "counts": report.counts,
+    }
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
