@@ -74,9 +74,19 @@ class Forms:
         self._bindings = bindings
         self._ends: dict[tuple[str, int], frozenset[str]] = {}
         self._readings: dict[str | None, frozenset[str]] = {}
+        self._ambiguous: dict[str, bool] = {}
         for decl in program.ops.values():
             for form in decl.forms:
                 self._add(decl, form)
+
+    def is_ambiguous(self, op: str) -> bool:
+        """Two inputs of one type may change places: a spelling has more than one reading."""
+        known = self._ambiguous.get(op)
+        if known is None:
+            params = self.ops[op].call_params
+            types = [p.type for p in params if isinstance(p.type, ir.TensorType)]
+            known = self._ambiguous[op] = len(set(types)) < len(types)
+        return known
 
     def readings(self, maker: str | None) -> frozenset[str]:
         """Ops that a value made by `maker` can be a result of."""

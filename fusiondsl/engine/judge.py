@@ -69,7 +69,8 @@ class Judge:
         self._sizes = sizes
         self._tokens = tokens
         self._known = known
-        self._context = (tokens, _all_ranges(shape_env), sizes.row_counts)
+        rows = None if tokens is None else sizes.row_counts
+        self._context = (tokens, _all_ranges(shape_env), rows)
         self._verdicts: dict[Any, Verdict] = {}
         self._signatures: dict[int, tuple[Any, Any]] = {}
 

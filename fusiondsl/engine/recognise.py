@@ -250,17 +250,18 @@ class Recogniser:
         key = (value, op, result)
         if key not in self._searched:
             self._searched[key] = []  # a form never contains itself
-            self._searched[key] = self._search_body(value, trie)
+            most = MAX_READINGS if self._forms.is_ambiguous(op) else 1
+            self._searched[key] = self._search_body(value, trie, most)
         return self._searched[key]
 
-    def _search_body(self, value: Any, trie: Trie[BodyForm]) -> list[Recognised]:
+    def _search_body(self, value: Any, trie: Trie[BodyForm], most: int) -> list[Recognised]:
         found: list[Recognised] = []
 
         def accept(entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> bool:
             call = self._virtual(entry, slots, calls)
             if call is not None and not any(_same_args(call, other) for other in found):
                 found.append(call)
-            return len(found) >= MAX_READINGS
+            return len(found) >= most
 
         matcher: Matcher[BodyForm] = Matcher(self._view, self, accept)
         for root, children in trie.roots.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import torch
 from torch import fx
@@ -18,7 +19,7 @@ class Sizes:
 
     def __init__(self, graph: fx.Graph) -> None:
         self._inputs: dict[Size, fx.Node] = {}
-        rows: set[str | None] = set()
+        self._tensors: list[torch.Tensor] = []
         for node in graph.nodes:
             if node.op != "placeholder":
                 break
@@ -26,9 +27,16 @@ class Sizes:
             if isinstance(value, torch.SymInt):
                 self._inputs.setdefault(size_of(value), node)
             elif isinstance(value, torch.Tensor):
-                rows.add(Dim.product(shape_of(value)[: max(1, value.dim() - 1)]).as_symbol())
-        self.row_counts = frozenset(name for name in rows if name is not None)
+                self._tensors.append(value)
+
+    @cached_property
+    def row_counts(self) -> frozenset[str]:
         """Symbols that are the number of rows of an input."""
+        rows = {
+            Dim.product(shape_of(tensor)[: max(1, tensor.dim() - 1)]).as_symbol()
+            for tensor in self._tensors
+        }
+        return frozenset(name for name in rows if name is not None)
 
     def source(
         self, size: Size, tensors: Iterable[fx.Node]

@@ -72,6 +72,8 @@ class View:
         self._calls: dict[fx.Node, Any] = {}
         self._defs: dict[Any, Any] = {}
         self._shapes: dict[fx.Node, tuple[Size, ...] | None] = {}
+        self._stripped: tuple[dict[fx.Node, Any], dict[fx.Node, Any]] = ({}, {})
+        """What stands behind transparent nodes: exactly, and with leading dimensions regrouped."""
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -150,12 +152,15 @@ class View:
 
         With `regroup`, also behind reshapes of leading dimensions that keep the last one.
         """
-        while id(value.target) in aten.NO_OP_IDS and isinstance(value, fx.Node):
+        if id(value.target) not in aten.NO_OP_IDS or not isinstance(value, fx.Node):
+            return self.canonical(value)
+        known = self._stripped[regroup]
+        found = known.get(value)
+        if found is None:
             source = self._behind(value, regroup)
-            if source is None:
-                break
-            value = source
-        return self.canonical(value)
+            found = value if source is None else self.strip(source, regroup=regroup)
+            known[value] = found
+        return found
 
     def _behind(self, node: fx.Node, regroup: bool) -> Any | None:
         """What a node passes on unchanged, itself or at the end of reshapes that cancel out."""
