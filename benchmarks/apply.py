@@ -11,7 +11,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import fx
@@ -28,6 +30,8 @@ from benchmarks.timing import Pair, Spread, cpu_ms, interleave
 TARGET = fusiondsl.Target(arch="gfx950", tp_size=2)
 
 MIN_RATIO = {"op forms": 200.0, "decomposed": 50.0}
+RUNS = 5
+"""How often a repetition applies our rules."""
 MAX_GROWTH = 1.5
 """How much longer matching 400 rules may take than matching 7."""
 
@@ -88,8 +92,9 @@ def _baseline_ms(patterns: PatternMatcherPass, graph: fx.GraphModule) -> float:
 
 
 def _apply_ms(rules: fusiondsl.CompiledRules, graph: fx.GraphModule) -> float:
-    copy = clone(graph)
-    return cpu_ms(lambda: rules.apply(copy.graph))
+    """The median of a few runs: one is too short to time beside the baseline's."""
+    copies = [clone(graph) for _ in range(RUNS)]
+    return median(cpu_ms(partial(rules.apply, copy.graph)) for copy in copies)
 
 
 def compare_rule_counts(shape: Shape, sets: Sequence[RuleSet], repetitions: int) -> list[MatchRow]:
@@ -118,7 +123,7 @@ def _compile(rule_set: RuleSet) -> tuple[fusiondsl.CompiledRules, float]:
 
 
 def _match_ms(rules: fusiondsl.CompiledRules, graph: fx.GraphModule) -> float:
-    return cpu_ms(lambda: rules.apply(graph, rewrite=False))
+    return median(cpu_ms(lambda: rules.apply(graph, rewrite=False)) for _ in range(RUNS))
 
 
 def print_apply(rows: Sequence[ApplyRow]) -> None:
