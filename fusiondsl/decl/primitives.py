@@ -17,7 +17,6 @@ class Primitive:
     tensors: int
     """How many leading params are tensors (or scalars that broadcast)."""
     commutative: bool = False
-    defaults: tuple[tuple[str, object], ...] = ()
     typing: str = "elementwise"
     """`elementwise`, `cast`, `reduce`, `view`, `slice`, `cat`, `create`, `matmul`."""
 

@@ -11,7 +11,7 @@ import torch
 from fusiondsl import ir
 from fusiondsl.ops.schema import schema_order
 
-_MISSING = object()
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,6 @@ class Argument:
     """`Binding.REQUIRED` if there is none; already a graph value (`torch.dtype`, list, number)."""
     wants_float: bool
     """The schema says float, so an int in the graph is the float of that value."""
-    mutated: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +71,10 @@ class Bindings:
 
     def of(self, target: Any) -> Binding | None:
         """The binding of a target, None for what no declaration covers."""
-        found = self._by_target.get(target, _MISSING)
+        found: Binding | None = self._by_target.get(target, _MISSING)
         if found is _MISSING:
             found = self._by_target[target] = self._bind(target)
-        return found  # type: ignore[return-value]
+        return found
 
     def _bind(self, target: Any) -> Binding | None:
         name = self._declared.get(_name_of(target))
@@ -89,7 +88,7 @@ class Bindings:
 
     def _binding(self, name: str, decl: ir.OpDecl) -> Binding:
         arguments = tuple(
-            Argument(p.name, self._default(p), _wants_float(p), p.kind == "inout")
+            Argument(p.name, self._default(p), _wants_float(p))
             for p in decl.params
             if p.kind in ("read", "inout")
         )

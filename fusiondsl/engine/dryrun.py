@@ -23,7 +23,7 @@ from fusiondsl.engine.recipe import (
     primitive,
     spell_out,
 )
-from fusiondsl.engine.symbols import Size, as_dim, shape_of, signature_of
+from fusiondsl.engine.symbols import Size, as_dim, shape_of, signature_of, size_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 from fusiondsl.ops.dtypes import from_torch
 
@@ -282,10 +282,9 @@ def buffer_shape(
     shape: list[Size] = []
     for expr in declared.dims:
         value = scope.get(expr.name) if isinstance(expr, Spread) else evaluate(expr, scope, facts)
-        constant = getattr(value, "as_int", lambda: None)()
-        if constant is None and not hasattr(value, "symbols"):
+        if not isinstance(value, Dim):
             raise Inexpressible(f"a size of {declared.dtype} has no value: {value}")
-        shape.append(value if constant is None else constant)  # type: ignore[arg-type]
+        shape.append(size_of(value))
     return tuple(shape)
 
 

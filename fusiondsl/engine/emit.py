@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 
@@ -69,6 +69,8 @@ class _Rewrite:
         self.graph = emitter._graph
         self.site = site
         self.verdict = verdict
+        assert verdict.operands is not None, "the rule may be applied here"
+        self.operands = verdict.operands
         self.place = place
         self.point = place.point
         """New nodes go in front of this one."""
@@ -139,8 +141,7 @@ class _Rewrite:
             return self.nodes[operand.name]
         if isinstance(operand, ir.ListOf):
             return tuple(self._operand(item) for item in operand.items)
-        assert self.verdict.operands is not None
-        return self.verdict.operands.scalar(operand)
+        return self.operands.scalar(operand)
 
     def _arguments(self, step: OpStep) -> list[Any]:
         """Argument nodes and constants in declaration order."""
@@ -339,9 +340,8 @@ class _Rewrite:
                 return old
             shape, dtype, device = shape_of(matched), matched.dtype, matched.device
         else:
-            assert self.verdict.operands is not None
             vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
-            kinds = buffer_kinds(self.compiled, step, vals, self.verdict.operands, NO_FACTS)
+            kinds = buffer_kinds(self.compiled, step, vals, self.operands, NO_FACTS)
             shape, dtype = kinds[param.name]
             device = self.inputs[0].meta["val"].device
         node = self._call(
@@ -448,8 +448,9 @@ class _Rewrite:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         shape_env = self.emitter._fake_mode.shape_env
         guards = nullcontext() if shape_env is None else shape_env.suppress_guards()
+        target: Any = node.target
         with self.emitter._fake_mode, guards:
-            return node.target(*args, **kwargs)  # type: ignore[operator]
+            return target(*args, **kwargs)
 
 
 _Prepared: TypeAlias = tuple[list[tuple[str | None, ir.Operand | None, Any]], list[tuple[int, int]]]
@@ -487,15 +488,10 @@ def _val(arg: Any) -> Any:
 def _provenance(site: Site) -> Mapping[str, Any]:
     """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
     carried: dict[str, Any] = {}
-    for node in _sources(site):
+    for call in site.calls:
         for key in _PROVENANCE:
-            if key not in carried and key in node.meta:
-                carried[key] = node.meta[key]
+            if key not in carried and key in call.node.meta:
+                carried[key] = call.node.meta[key]
     rule = site.rule.rule
     carried["fusiondsl"] = {"rule": rule.name, "at": str(rule.span) if rule.span else None}
     return carried
-
-
-def _sources(site: Site) -> Iterator[fx.Node]:
-    for call in site.calls:
-        yield call.node

@@ -203,9 +203,9 @@ def root_of(node: fx.Node) -> fx.Node:
 
 def written_arguments(node: fx.Node) -> list[fx.Node]:
     """The arguments an operation writes, by its schema."""
-    schema = node.target._schema  # type: ignore[union-attr]
+    target: Any = node.target
     written: list[fx.Node] = []
-    for i, argument in enumerate(schema.arguments):
+    for i, argument in enumerate(target._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)

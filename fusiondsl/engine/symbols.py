@@ -75,7 +75,7 @@ def size_of(size: Any) -> Size:
 
 
 def as_dim(size: Size) -> Dim:
-    return Dim.const(size) if type(size) is int else size  # type: ignore[return-value]
+    return size if isinstance(size, Dim) else Dim.const(size)
 
 
 def _read(sizes: Any) -> tuple[Size, ...]:
@@ -129,6 +129,6 @@ def facts_for(shape_env: Any, sizes: Iterable[Size]) -> Facts:
     """Facts about every symbol in `sizes`."""
     symbols: set[str] = set()
     for size in sizes:
-        if type(size) is not int:
-            symbols.update(size.symbols())  # type: ignore[union-attr]
+        if isinstance(size, Dim):
+            symbols.update(size.symbols())
     return Facts(ranges_of(shape_env, sorted(symbols)))
