@@ -23,6 +23,9 @@ from fusiondsl.target import ENV_FACTS, Target
 CHEAP = frozenset({"prim.cast", "prim.view", "prim.slice"})
 """Operations inside a form that may stay for another user."""
 
+SIZED = frozenset({"prim.view", "prim.slice"})
+"""Operations whose sizes are what they do; those of others follow from their inputs."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledRule:
@@ -41,7 +44,7 @@ class CompiledRule:
     values: tuple[tuple[str, int, int], ...]
     """(name, place, result) of every matched value with a name."""
     seen: tuple[tuple[int, int], ...]
-    """(place, result) of values that outlive the match: replaced or kept."""
+    """(place, result) of values whose shape counts: replaced, kept, made by a view or slice."""
     inner: tuple[tuple[int, int], ...]
     """The other named values."""
     kept_calls: frozenset[int]
@@ -178,6 +181,7 @@ class _Compiler:
             reason = f"no form of {empty[0]} is within the differences the rule allows"
             return Ineligible(rule.name, reason)
         lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
+        lasting.update(n for c in rule.match if c.op in SIZED for n in c.results if n)
         literals = {slot for slot, _ in self.forms.literals(path)}
         return CompiledRule(
             rule,

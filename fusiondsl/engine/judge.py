@@ -14,8 +14,8 @@ import torch
 from torch import fx
 
 from fusiondsl import ir
-from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, truth
-from fusiondsl.engine.compile import Compiled
+from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, show, truth
+from fusiondsl.engine.compile import SIZED, Compiled
 from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
@@ -222,8 +222,7 @@ class Judge:
             if tensor is None:
                 continue
             problem = binder.dtype(name, declared_type.dtype, tensor.dtype)
-            if problem is None and site.calls[place].op == "prim.view":
-                # The sizes are what a view does; those of other calls follow from their inputs.
+            if problem is None and site.calls[place].op in SIZED:
                 problem = binder.dims(name, declared_type.dims, shape_of(tensor))
             if problem is not None:
                 return problem
@@ -259,7 +258,7 @@ class Judge:
             found = scalar_value(site.slots[slot])
             same = values_equal(wanted, found, facts)
             if same is not Truth.TRUE:
-                return Problem("constant", f"expected {wanted}, found {found}")
+                return Problem("constant", f"expected {show(wanted)}, found {show(found)}")
         return None
 
     def _dry_run(self, site: Site, scope: Mapping[str, Any], facts: Facts) -> Verdict:

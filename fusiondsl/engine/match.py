@@ -194,7 +194,7 @@ class Matcher(Generic[E]):
         assert branch.position is not None
         for op, children in branch.by_op.items():
             for call in self._source.consumers(value, branch.position, op):
-                if any(call.node is done.node for done in self._calls):
+                if self._is_bound(call):
                     continue
                 hit = True
                 for args, child in children:
@@ -206,6 +206,11 @@ class Matcher(Generic[E]):
             return self._without(branch)
         self._miss("structure", node, value, tuple(branch.by_op))
         return False
+
+    def _is_bound(self, call: Recognised) -> bool:
+        # Items of one split share the node.
+        first = call.result(0)
+        return any(call.node is c.node and first is c.result(0) for c in self._calls)
 
     def _without(self, branch: Branch[E]) -> bool:
         """Goes on as if the call stood there with a result nobody uses."""

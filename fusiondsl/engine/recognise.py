@@ -86,10 +86,7 @@ class Recogniser:
             yield from self._reshapes_of(value)
             return
         strip = self._view.strip
-        for user in self._readers(value):
-            call = self._view.call(user)
-            if call is None:
-                continue
+        for call in self._reading_calls(value):
             found = self.as_op(call, op)
             if found is None:
                 continue
@@ -98,6 +95,16 @@ class Recogniser:
                 given.append(found.args[1 - position])
             if any(strip(g, regroup=True) is value for g in given if isinstance(g, _VALUES)):
                 yield found
+
+    def _reading_calls(self, value: Any) -> Iterator[Call]:
+        """Calls that read a value; every item of a split is a call of its own."""
+        for user in self._readers(value):
+            call = self._view.call(user)
+            if call is not None:
+                yield call
+            elif user.target in aten.ITEM_READERS:
+                items = [self._view.define(item) for item in user.users]
+                yield from (found[0] for found in items if found is not None)
 
     def _readers(self, value: Any) -> Iterator[fx.Node]:
         """Users of a value, also behind operations that change nothing."""
