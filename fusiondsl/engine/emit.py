@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -17,7 +18,7 @@ from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
-from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.mutation import Version, is_mutating
 from fusiondsl.engine.pattern import references
 from fusiondsl.engine.place import Place
 from fusiondsl.engine.recipe import OpStep, PrimitiveStep, primitive, spell_out
@@ -51,6 +52,11 @@ class Emitter:
         self._fake_mode = fake_mode
         self._forward: dict[Any, fx.Node] = {}
 
+    @cached_property
+    def writes(self) -> bool:
+        """Some call of the graph writes its arguments."""
+        return any(is_mutating(node.target) for node in self._graph.nodes)
+
     def current(self, value: Any) -> Any:
         """The node that stands for a value after earlier rewrites."""
         while value in self._forward:
@@ -79,6 +85,8 @@ class _Rewrite:
         self.provenance = _provenance(site)
         self.outputs = {w: values for _, w, values in site.outputs}
         self.reused: set[fx.Node] = set()
+        self.taken: set[fx.Node] = set()
+        """New memory that stands for memory of its own."""
         self.inputs: list[fx.Node] = []
 
     def run(self) -> tuple[fx.Node, ...]:
@@ -381,18 +389,30 @@ class _Rewrite:
     def _replace(self, written: str, values: list[Any]) -> None:
         node = self.nodes[written]
         same = written in self.verdict.same_shape
-        returned = False
         for old in values:
             if old is node:
-                returned = returned or _is_returned(old)
+                self._take(old, node)
                 continue
             new = node if same else self._like(node, old)
-            if _is_returned(old):
-                # Outputs of a graph never share memory, even where they are one value.
-                new = self._copy(new) if returned and new is node else new
-                returned = True
+            if not self._take(old, new):
+                new = self._copy(new)
             self._redirect(old, new)
             self.emitter._forward[old] = new
+
+    def _take(self, old: Any, new: fx.Node) -> bool:
+        """Whether `new` may be `old` as it is: memory that was separate has to stay so.
+
+        Outputs of a graph never share memory, even where they are one value; and where a graph
+        writes into its values, one written for another is wrong.
+        """
+        if _memory(old) is not old or not (_is_returned(old) or self.emitter.writes):
+            return True
+        memory = _memory(new)
+        free = memory is old or memory in self.new or memory in self.reused
+        if not free or memory in self.taken:
+            return False
+        self.taken.add(memory)
+        return True
 
     def _redirect(self, old: Any, new: fx.Node) -> None:
         own = self.site.own
@@ -460,6 +480,13 @@ arguments whose leading dimensions are joined, with how many trailing ones stay.
 
 def _is_returned(value: Any) -> bool:
     return any(user.op == "output" for user in value.users)
+
+
+def _memory(value: Any) -> Any:
+    """The value whose memory a view shows, of others the value itself."""
+    while isinstance(value, fx.Node) and value.target in aten.ALIASES:
+        value = value.args[0]
+    return value
 
 
 def _same_kind(value: Any, other: torch.Tensor) -> bool:

@@ -625,3 +625,31 @@ def test_decomposed_spellings_behind_a_view_and_repeated(rank: int, view: bool, 
     x = rows(6).view(2, 3, H) if rank == 3 else rows(6)
     captured = post_grad(function, x, W, dynamic=False)
     assert apply(captured, compiled, range(1, 65)).counts == {"rms_norm_group_quant": 1}
+
+
+# --- right sides that are inputs -----------------------------------------------------------------
+
+TWICE = """
+rule twice(x: D[T, H]) {
+  match { y = neg(neg(x)) }
+  replace { y = x }
+}
+"""
+
+
+def test_an_output_does_not_become_an_input() -> None:
+    captured = post_grad(lambda x: (x.neg().neg(), x * 2), rows())
+    assert rewritten(captured, rules(TWICE), (rows(),)).counts == {"twice": 1}
+    x = rows()
+    assert captured.run([x], T)[0].data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize("written", ["input", "result"])
+def test_a_write_into_what_was_other_memory(written: str) -> None:
+    def function(x: Tensor) -> Any:
+        y = x.neg().neg()
+        (x if written == "input" else y).add_(1)
+        return (y * 2, x * 3)
+
+    captured = traced(function, rows())
+    assert rewritten(captured, rules(TWICE), (rows(),)).counts == {"twice": 1}
