@@ -312,15 +312,6 @@ TARGETS: dict[str, tuple[Any, ...]] = _by_primitive()
 VIEWS: frozenset[Any] = frozenset(_RESHAPES)
 """Reshapes: the elements stay in order."""
 
-ALIASES: frozenset[Any] = VIEWS | {
-    aten.alias.default,
-    aten.detach.default,
-    aten.slice.Tensor,
-    aten.expand.default,
-    aten.view.dtype,
-}
-"""What shows the memory of its first argument."""
-
 NO_OPS: frozenset[Any] = VIEWS | {
     aten.alias.default,
     aten.detach.default,

@@ -18,7 +18,7 @@ from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
-from fusiondsl.engine.mutation import Version, is_mutating
+from fusiondsl.engine.mutation import Version, is_mutating, root_of, written_arguments
 from fusiondsl.engine.pattern import references
 from fusiondsl.engine.place import Place
 from fusiondsl.engine.recipe import OpStep, PrimitiveStep, primitive, spell_out
@@ -53,9 +53,10 @@ class Emitter:
         self._forward: dict[Any, fx.Node] = {}
 
     @cached_property
-    def writes(self) -> bool:
-        """Some call of the graph writes its arguments."""
-        return any(is_mutating(node.target) for node in self._graph.nodes)
+    def written(self) -> frozenset[Any]:
+        """Memory that some call of the graph writes."""
+        writers = (node for node in self._graph.nodes if is_mutating(node.target))
+        return frozenset(root_of(buffer) for node in writers for buffer in written_arguments(node))
 
     def current(self, value: Any) -> Any:
         """The node that stands for a value after earlier rewrites."""
@@ -405,14 +406,28 @@ class _Rewrite:
         Outputs of a graph never share memory, even where they are one value; and where a graph
         writes into its values, one written for another is wrong.
         """
-        if _memory(old) is not old or not (_is_returned(old) or self.emitter.writes):
-            return True
         memory = _memory(new)
+        seen = _is_returned(old) or self._is_written(memory)
+        if not seen or self._is_shared(old):
+            return True
         free = memory is old or memory in self.new or memory in self.reused
         if not free or memory in self.taken:
             return False
         self.taken.add(memory)
         return True
+
+    def _is_shared(self, old: Any) -> bool:
+        """A view of a value that stays, or of another output."""
+        memory = _memory(old)
+        if memory is old:
+            return False
+        return memory not in self.site.own or any(memory in vs for vs in self.outputs.values())
+
+    def _is_written(self, memory: Any) -> bool:
+        written = self.emitter.written
+        if not written:
+            return False
+        return memory in written or any(v in written for vs in self.outputs.values() for v in vs)
 
     def _redirect(self, old: Any, new: fx.Node) -> None:
         own = self.site.own
@@ -484,9 +499,7 @@ def _is_returned(value: Any) -> bool:
 
 def _memory(value: Any) -> Any:
     """The value whose memory a view shows, of others the value itself."""
-    while isinstance(value, fx.Node) and value.target in aten.ALIASES:
-        value = value.args[0]
-    return value
+    return root_of(value) if isinstance(value, fx.Node) else value
 
 
 def _same_kind(value: Any, other: torch.Tensor) -> bool:

@@ -653,3 +653,16 @@ def test_a_write_into_what_was_other_memory(written: str) -> None:
 
     captured = traced(function, rows())
     assert rewritten(captured, rules(TWICE), (rows(),)).counts == {"twice": 1}
+
+
+def test_a_view_of_an_input_is_no_output_either() -> None:
+    text = """
+rule flat(x: D[T, H]) {
+  match { y = neg(neg(x)).view(T * H) }
+  replace { y = x.view(T * H) }
+}
+"""
+    captured = post_grad(lambda x: (x.neg().neg().view(-1), x * 2), rows(), dynamic=False)
+    assert rewritten(captured, rules(text), (rows(),)).counts == {"flat": 1}
+    x = rows()
+    assert captured.run([x])[0].data_ptr() != x.data_ptr()
