@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
-from fusiondsl.cli.inputs import load_rules
+from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     console = console_of(args)
+    if args.output is not None:
+        refuse_input_as_output([*args.paths, args.graph], args.output)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.graphs import read

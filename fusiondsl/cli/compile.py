@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiondsl import artifact
-from fusiondsl.cli.inputs import Rules, load_rules
+from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
-from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.output is not None:
-        _refuse_input_as_output(args.paths, args.output)
+        refuse_input_as_output(args.paths, args.output)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
 
@@ -43,14 +41,6 @@ def run(args: argparse.Namespace) -> int:
     written = _write(args.output, rules)
     _show(args, rules, rows, written)
     return console_of(args).exit_code()
-
-
-def _refuse_input_as_output(paths: list[str], output: str) -> None:
-    if Path(output).resolve() not in [Path(path).resolve() for path in paths]:
-        return
-    diagnostics = Diagnostics()
-    diagnostics.error("FD650", f"`{output}` is an input; the artifact would replace it", None)
-    raise FusionError(diagnostics, 2)
 
 
 def _write(output: str | None, rules: Rules) -> int | None:

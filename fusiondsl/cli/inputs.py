@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 
 from fusiondsl import artifact, ir
@@ -36,6 +37,13 @@ def load_program(args: argparse.Namespace) -> ir.Program:
     rules = load(*args.paths)
     console_of(args).diagnostics(rules.warnings)
     return rules.program
+
+
+def refuse_input_as_output(paths: list[str], output: str) -> None:
+    """Nothing that was read is written over."""
+    # `os.path`, because `Path.resolve` raises where links go in circles.
+    if os.path.realpath(output) in map(os.path.realpath, paths):
+        _refuse(f"`{output}` is an input; the output would replace it")
 
 
 def _refuse(message: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import GRAPH, Run
+import pytest
+
+from tests.cli.conftest import GRAPH, PACK, Run
 
 REPORT = """\
 GraphModule: 9 -> 8 nodes
@@ -84,3 +86,13 @@ def test_graphs_that_cannot_be_read(run: Run, place: Path) -> None:
     assert done.code == 2
     assert done.err.startswith("error[FD604]: no FX graph in graph.txt\n")
     assert not (place / "out.txt").exists()
+
+
+@pytest.mark.parametrize("output", ["pack.fuse", "graph.txt", "link.txt"])
+def test_an_input_is_not_written_over(run: Run, output: str) -> None:
+    Path("link.txt").symlink_to("graph.txt")
+    ran = run("apply", "pack.fuse", "--graph", "graph.txt", "-o", output)
+    assert ran.code == 2
+    assert f"error[FD650]: `{output}` is an input" in ran.err
+    assert Path("pack.fuse").read_text() == PACK
+    assert Path("graph.txt").read_text() == GRAPH

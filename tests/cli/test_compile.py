@@ -75,7 +75,7 @@ def test_an_artifact_is_an_input(run: Run) -> None:
         (("pack.fused", "pack.fuse"), "an artifact is given alone: it holds all its rules"),
         (
             ("pack.fuse", "-o", "./pack.fuse"),
-            "`./pack.fuse` is an input; the artifact would replace it",
+            "`./pack.fuse` is an input; the output would replace it",
         ),
     ],
 )
