@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("FUSIONDSL_REFERENCE_OPS", "1")
@@ -15,9 +14,8 @@ settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def extern_ops() -> None:
-    """Extern ops get implementations before any test defines their schemas alone."""
+def pytest_sessionstart() -> None:
+    """Extern ops get implementations before any module defines their schemas alone."""
     import fusiondsl
     from tests.support.extern_ops import register_extern_ops
 
