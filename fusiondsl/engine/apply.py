@@ -176,7 +176,7 @@ class _Run:
         return False
 
     def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
-        read = (*site.inputs, *site.kept())
+        read = (*site.inputs, *site.kept)
         inputs = [self._emitter.current(value) for _, value in read]
         place = find_place(view, site, inputs)
         if isinstance(place, Problem):

@@ -7,7 +7,8 @@ where a rule writes a view), scalars keep their Python type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -24,11 +25,51 @@ class Primitive(NamedTuple):
     args: tuple[Any, ...]
 
 
-Reader: TypeAlias = Callable[[fx.Node], Primitive | None]
-ItemReader: TypeAlias = Callable[[fx.Node, int], Primitive | None]
+Operation: TypeAlias = "Spelling | fx.Node"
+Reader: TypeAlias = Callable[[Operation], Primitive | None]
+ItemReader: TypeAlias = Callable[[Operation, int], Primitive | None]
 
 
-def _arg(node: fx.Node, index: int, name: str, default: Any = None) -> Any:
+class Spelling(NamedTuple):
+    """An operation with its leading arguments by position, as the readers want them."""
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@lru_cache(maxsize=4096)
+def _signature(target: Any) -> tuple[tuple[str, ...], frozenset[str], int]:
+    """Positional names, all names, and how many leading ones have no default."""
+    arguments = target._schema.arguments
+    positional = tuple(a.name for a in arguments if not a.kwarg_only)
+    required = sum(1 for a in arguments if not a.kwarg_only and not a.has_default_value())
+    return positional, frozenset(a.name for a in arguments), required
+
+
+def spelling(node: fx.Node) -> Spelling | fx.Node | None:
+    """The operation of a node; None where it does not fit the schema of its target."""
+    positional, names, required = _signature(node.target)
+    if not node.kwargs:
+        return node if len(node.args) >= required else None
+    args, kwargs = list(node.args), dict(node.kwargs)
+    if not kwargs.keys() <= names or not kwargs.keys().isdisjoint(positional[: len(args)]):
+        return None
+    for name in positional[len(args) :]:
+        if name not in kwargs:
+            break
+        args.append(kwargs.pop(name))
+    return Spelling(node.target, tuple(args), kwargs) if len(args) >= required else None
+
+
+def first_argument(node: fx.Node) -> Any:
+    """What a transparent operation or `getitem` passes on, by position or by keyword."""
+    if node.args or not isinstance(node.target, torch._ops.OpOverload):
+        return node.args[0] if node.args else None
+    return node.kwargs.get(node.target._schema.arguments[0].name)
+
+
+def _arg(node: Operation, index: int, name: str, default: Any = None) -> Any:
     if len(node.args) > index:
         return node.args[index]
     return node.kwargs.get(name, default)
@@ -40,14 +81,14 @@ def _rank(node: Any) -> int | None:
 
 
 def _unary(name: str) -> Reader:
-    def read(node: fx.Node) -> Primitive | None:
+    def read(node: Operation) -> Primitive | None:
         return Primitive(name, (node.args[0],)) if not node.kwargs else None
 
     return read
 
 
 def _binary(name: str) -> Reader:
-    def read(node: fx.Node) -> Primitive | None:
+    def read(node: Operation) -> Primitive | None:
         if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
             return None
         return Primitive(name, (node.args[0], node.args[1]))
@@ -55,7 +96,7 @@ def _binary(name: str) -> Reader:
     return read
 
 
-def _mul(node: fx.Node) -> Primitive | None:
+def _mul(node: Operation) -> Primitive | None:
     if len(node.args) != 2:
         return None
     left, right = node.args
@@ -64,38 +105,38 @@ def _mul(node: fx.Node) -> Primitive | None:
     return Primitive("prim.mul", (left, right))
 
 
-def _div(node: fx.Node) -> Primitive | None:
+def _div(node: Operation) -> Primitive | None:
     if len(node.args) != 2 or node.kwargs.get("rounding_mode") is not None:
         return None
     return Primitive("prim.div", tuple(node.args))
 
 
-def _pow(node: fx.Node) -> Primitive | None:
+def _pow(node: Operation) -> Primitive | None:
     base, exponent = node.args
     if exponent == 2:
         return Primitive("prim.square", (base,))
     return Primitive("prim.pow", (base, exponent))
 
 
-def _convert(node: fx.Node) -> Primitive | None:
+def _convert(node: Operation) -> Primitive | None:
     return Primitive("prim.cast", (node.args[0], _arg(node, 1, "dtype")))
 
 
 _COPY_KEYS = ("layout", "device", "pin_memory", "memory_format")
 
 
-def _to_copy(node: fx.Node) -> Primitive | None:
+def _to_copy(node: Operation) -> Primitive | None:
     dtype = node.kwargs.get("dtype")
     if dtype is None or any(node.kwargs.get(key) not in (None, False) for key in _COPY_KEYS):
         return None
     return Primitive("prim.cast", (node.args[0], dtype))
 
 
-def _bitcast(node: fx.Node) -> Primitive | None:
+def _bitcast(node: Operation) -> Primitive | None:
     return Primitive("prim.bitcast", (node.args[0], node.args[1]))
 
 
-def _one_axis(node: fx.Node, dims: Any) -> int | None:
+def _one_axis(node: Operation, dims: Any) -> int | None:
     """The single reduced axis as a negative number."""
     if isinstance(dims, (list, tuple)):
         if len(dims) != 1:
@@ -110,7 +151,7 @@ def _one_axis(node: fx.Node, dims: Any) -> int | None:
 
 
 def _reduce(name: str) -> Reader:
-    def read(node: fx.Node) -> Primitive | None:
+    def read(node: Operation) -> Primitive | None:
         axis = _one_axis(node, _arg(node, 1, "dim"))
         if axis is None or node.kwargs.get("dtype") is not None:
             return None
@@ -120,13 +161,13 @@ def _reduce(name: str) -> Reader:
 
 
 def _clamp(name: str, bound: str) -> Reader:
-    def read(node: fx.Node) -> Primitive | None:
+    def read(node: Operation) -> Primitive | None:
         return Primitive(name, (node.args[0], _arg(node, 1, bound)))
 
     return read
 
 
-def _clamp_both(node: fx.Node) -> Primitive | None:
+def _clamp_both(node: Operation) -> Primitive | None:
     low, high = _arg(node, 1, "min"), _arg(node, 2, "max")
     if high is None:
         return Primitive("prim.clamp_min", (node.args[0], low))
@@ -135,7 +176,7 @@ def _clamp_both(node: fx.Node) -> Primitive | None:
     return None
 
 
-def _slice(node: fx.Node) -> Primitive | None:
+def _slice(node: Operation) -> Primitive | None:
     """`x[..., start:stop]`; an open end or one past the size is the size itself."""
     if _arg(node, 4, "step", 1) != 1:
         return None
@@ -157,7 +198,7 @@ def _slice(node: fx.Node) -> Primitive | None:
     return Primitive("prim.slice", (node.args[0], axis, start, stop))
 
 
-def _cat(node: fx.Node) -> Primitive | None:
+def _cat(node: Operation) -> Primitive | None:
     parts = node.args[0]
     if not isinstance(parts, (list, tuple)) or not parts:
         return None
@@ -167,14 +208,14 @@ def _cat(node: fx.Node) -> Primitive | None:
     return Primitive("prim.cat", (tuple(parts), dim if dim < 0 else dim - rank))
 
 
-def _pad(node: fx.Node) -> Primitive | None:
+def _pad(node: Operation) -> Primitive | None:
     pads = node.args[1]
     if not isinstance(pads, (list, tuple)) or len(pads) != 2:
         return None
     return Primitive("prim.pad", (node.args[0], pads[0], pads[1], _arg(node, 2, "value", 0)))
 
 
-def _split(node: fx.Node, index: int) -> Primitive | None:
+def _split(node: Operation, index: int) -> Primitive | None:
     """Item `index` of `split_with_sizes` or `split.Tensor`, as a slice."""
     source, sizes = node.args[0], node.args[1]
     dim, rank = _arg(node, 2, "dim", 0), _rank(source)
@@ -197,7 +238,7 @@ def _split(node: fx.Node, index: int) -> Primitive | None:
     return Primitive("prim.slice", (source, axis, start, start + lengths[index]))
 
 
-def _max_values(node: fx.Node, index: int) -> Primitive | None:
+def _max_values(node: Operation, index: int) -> Primitive | None:
     """The values of `max.dim`; its indices have no primitive."""
     if index != 0:
         return None
@@ -288,6 +329,20 @@ _RESHAPES: tuple[Any, ...] = (
     aten.flatten.using_ints,
     aten.unflatten.int,
 )
+
+
+def read(node: fx.Node) -> Primitive | None:
+    """The primitive a node is, None for any other operation."""
+    reader = READERS.get(node.target)
+    written = None if reader is None else spelling(node)
+    return None if reader is None or written is None else reader(written)
+
+
+def read_item(node: fx.Node, index: int) -> Primitive | None:
+    """The primitive that item `index` of a multi-output operation is."""
+    written = spelling(node)
+    return None if written is None else ITEM_READERS[node.target](written, index)
+
 
 READERS: dict[Any, Reader] = {entry.target: entry.read for entry in _TABLE}
 """Single-output operations: a reader an overload."""

@@ -47,6 +47,8 @@ class CompiledRule:
     """(place, result) of values whose shape counts: replaced, kept, made by a view or slice."""
     inner: tuple[tuple[int, int], ...]
     """The other named values."""
+    kept: tuple[tuple[str, int, int], ...]
+    """(name, place, result) of matched values that the right side reads."""
     kept_calls: frozenset[int]
     """Places of calls that stay whole."""
     free_calls: frozenset[int]
@@ -180,6 +182,7 @@ class _Compiler:
         if empty:
             reason = f"no form of {empty[0]} is within the differences the rule allows"
             return Ineligible(rule.name, reason)
+        read = {n for call in rule.replace for o in call.args for n in references(o)}
         lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
         lasting.update(n for c in rule.match if c.op in SIZED for n in c.results if n)
         literals = {slot for slot, _ in self.forms.literals(path)}
@@ -202,6 +205,7 @@ class _Compiler:
             tuple((n, *produced[n]) for n in produced),
             tuple(place for n, place in produced.items() if n in lasting),
             tuple(place for n, place in produced.items() if n not in lasting),
+            tuple((n, *produced[n]) for n in produced if n in rule.kept and n in read),
             _kept_calls(rule, places),
             _free_calls(rule, places),
             tuple(c for c in rule.where if not _is_static(c, self.constants)),

@@ -47,8 +47,11 @@ class CompiledRules:
         """Rewrites the graph in place and reports every site.
 
         `tokens` is the range of token counts the graph will run with; conditions on `tokens` are
-        decided for all of it or not at all. With `rewrite` False nothing is changed.
+        decided for all of it or not at all. With `rewrite` False nothing is changed. Raises
+        `ValueError` where `tokens` is empty.
         """
+        if tokens is not None and not tokens:
+            raise ValueError(f"{tokens} has no token count; range(1, 257) has 1 to 256")
         inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
         report = apply(self.compiled, self.plan, inner, tokens=tokens, rewrite=rewrite)
         if isinstance(graph, fx.GraphModule) and report.fired and rewrite:

@@ -79,6 +79,7 @@ def _step(
             return problem
         try:
             results = _call(compiled, step, args, operands, facts)
+        # What a fake raises is its answer: this call is not one it takes.
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             return Problem("environment", f"the fake of {step.op} refuses this call: {first}")

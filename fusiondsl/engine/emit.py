@@ -103,17 +103,14 @@ class _Rewrite:
 
     def _read_inputs(self) -> None:
         for name, value in self.site.inputs:
-            node = self.emitter.current(value)
-            self.nodes[name] = node.node if isinstance(node, Version) else node
+            self.nodes[name] = self._node(value)
             self.inputs.append(self.nodes[name])
-        kept = self.site.rule.rule.kept
-        if not kept:
-            return
-        for name, place, result in self.site.rule.values:
-            values = self.site.results.get((place, result))
-            if name in kept and values:
-                node = self.emitter.current(values[0])
-                self.nodes[name] = node.node if isinstance(node, Version) else node
+        for name, value in self.site.kept:
+            self.nodes[name] = self._node(value)
+
+    def _node(self, value: Any) -> fx.Node:
+        node = self.emitter.current(value)
+        return node.node if isinstance(node, Version) else node
 
     # --- steps -----------------------------------------------------------------------------------
 

@@ -265,14 +265,8 @@ class Judge:
         operands = Operands(
             self._compiled.bindings, scope, facts, self._compiled.functions, self._compiled.dtypes
         )
-        inputs = {n: v for n, node in site.inputs if (v := tensor_of(node)) is not None}
-        kept = {}
-        for name, place, result in site.rule.values:
-            values = site.results.get((place, result))
-            if values and name in site.rule.rule.kept:
-                tensor = tensor_of(values[0])
-                if tensor is not None:
-                    kept[name] = tensor
+        read = (*site.inputs, *site.kept)
+        inputs = {n: v for n, node in read if (v := tensor_of(node)) is not None}
         wanted = {
             written: (name, tensor)
             for name, written, values in site.outputs
@@ -283,7 +277,7 @@ class Judge:
                 self._compiled,
                 site.rule.recipe,
                 operands,
-                inputs | kept,
+                inputs,
                 wanted,
                 facts,
                 self._fake_mode,

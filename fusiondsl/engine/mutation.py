@@ -194,10 +194,13 @@ def is_alias(node: fx.Node) -> bool:
 
 def root_of(node: fx.Node) -> fx.Node:
     """The node that owns the memory of `node`."""
-    while is_alias(node) and node.args and isinstance(node.args[0], fx.Node):
-        if node.target is operator.getitem and not _may_alias(node.args[0].target):
+    while is_alias(node):
+        source = aten.first_argument(node)
+        if not isinstance(source, fx.Node):
             break
-        node = node.args[0]
+        if node.target is operator.getitem and not _may_alias(source.target):
+            break
+        node = source
     return node
 
 

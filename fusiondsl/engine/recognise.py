@@ -368,7 +368,7 @@ def _all_nodes(call: Recognised) -> Iterator[fx.Node]:
 def _between(value: Any, end: Any) -> Iterator[fx.Node]:
     while value is not end and isinstance(value, fx.Node):
         yield value
-        value = value.args[0]
+        value = aten.first_argument(value)
 
 
 def _values_at(node: fx.Node) -> Sequence[fx.Node]:

@@ -13,7 +13,6 @@ from torch import fx
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import CHEAP, CompiledRule
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
-from fusiondsl.engine.pattern import references
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import Call, View
@@ -36,23 +35,14 @@ class Site:
     """Bound tensor parameters."""
     outputs: list[tuple[str, str, list[Any]]] = field(default_factory=list)
     """(match name, replace name, values) of every output the graph uses."""
+    kept: list[tuple[str, Any]] = field(default_factory=list)
+    """Matched values that the new code reads."""
     twins: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """Nodes outside the matched calls that repeat a matched primitive, with that one."""
 
     @property
     def anchor(self) -> fx.Node:
         return self.calls[0].node
-
-    def kept(self) -> Iterator[tuple[str, Any]]:
-        """Matched values that the new code reads."""
-        rule = self.rule
-        if not rule.rule.kept:
-            return
-        read = {n for call in rule.rule.replace for o in call.args for n in references(o)}
-        for name, place, result in rule.values:
-            values = self.results.get((place, result))
-            if values and name in rule.rule.kept and name in read:
-                yield name, values[0]
 
     def claimed(self) -> set[fx.Node]:
         """Nodes this site rewrites or erases."""
@@ -79,6 +69,11 @@ def assemble(
     site.outputs = [
         (matched, written, values)
         for matched, written, place, result in rule.outputs
+        if (values := site.results.get((place, result)))
+    ]
+    site.kept = [
+        (name, values[0])
+        for name, place, result in rule.kept
         if (values := site.results.get((place, result)))
     ]
     return site
@@ -140,7 +135,7 @@ def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
         if node.target not in aten.NO_OPS:
             break
         site.own[node] = -1
-        node = node.args[0]
+        node = aten.first_argument(node)
 
 
 # --- users --------------------------------------------------------------------------------------
@@ -233,7 +228,7 @@ def _may_stay(site: Site, node: fx.Node, visible: set[Any]) -> bool:
 
 
 def _is_cheap(node: fx.Node) -> bool:
-    primitive = aten.READERS[node.target](node)
+    primitive = aten.read(node)
     return primitive is not None and primitive.op in CHEAP
 
 

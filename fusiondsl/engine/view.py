@@ -112,9 +112,8 @@ class View:
         parent, index = item.args
         if not isinstance(parent, fx.Node) or type(index) is not int:
             return None
-        reader = aten.ITEM_READERS.get(parent.target)
-        if reader is not None:
-            primitive = reader(parent, index)
+        if parent.target in aten.ITEM_READERS:
+            primitive = aten.read_item(parent, index)
             if primitive is None:
                 return None
             args = tuple(self.read(parent, a) for a in primitive.args)
@@ -164,7 +163,7 @@ class View:
 
     def _behind(self, node: fx.Node, regroup: bool) -> Any | None:
         """What a node passes on unchanged, itself or at the end of reshapes that cancel out."""
-        source = node.args[0]
+        source = aten.first_argument(node)
         if not isinstance(source, fx.Node):
             return None
         if self._transparent(node, source, regroup):
@@ -172,7 +171,7 @@ class View:
         if node.target not in aten.VIEWS or self.mutations.any:
             return None
         while source.target in aten.VIEWS:
-            behind = source.args[0]
+            behind = aten.first_argument(source)
             if not isinstance(behind, fx.Node):
                 return None
             if self._transparent(node, behind, regroup):
@@ -199,7 +198,7 @@ class View:
         """A value and what stands behind each reshape in front of it, nearest first."""
         chain = [self.strip(value)]
         while isinstance(chain[-1], fx.Node) and chain[-1].target in aten.VIEWS:
-            source = chain[-1].args[0]
+            source = aten.first_argument(chain[-1])
             if not isinstance(source, fx.Node):
                 break
             chain.append(self.strip(self.read(chain[-1], source)))
@@ -220,9 +219,8 @@ class View:
             return self._call_v1(node)
         if target is auto_functionalized_v2:
             return self._call_v2(node)
-        reader = aten.READERS.get(target)
-        if reader is not None:
-            primitive = reader(node)
+        if target in aten.READERS:
+            primitive = aten.read(node)
             if primitive is None:
                 return None
             args = primitive.args
