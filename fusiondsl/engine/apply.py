@@ -12,7 +12,7 @@ from torch import fx
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
-from fusiondsl.engine.judge import Judge, Verdict
+from fusiondsl.engine.judge import Judge, Verdict, Verdicts
 from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import find_place
@@ -33,8 +33,7 @@ class Plan:
 
     strata: list[Trie[CompiledRule]] = field(default_factory=list)
     rules: list[list[CompiledRule]] = field(default_factory=list)
-    verdicts: dict[Any, Verdict] = field(default_factory=dict)
-    """Verdicts of earlier graphs."""
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
 
 def build_plan(compiled: Compiled) -> Plan:
@@ -100,6 +99,7 @@ class _Run:
     def stratum(self, trie: Trie[CompiledRule]) -> None:
         while True:
             view = View(self._graph, self._compiled.bindings)
+            self._emitter.written = view.mutations.buffers
             sites = self._collect(view, trie)
             again = self._settle(view, sites)
             if not again:

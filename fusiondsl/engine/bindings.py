@@ -67,14 +67,15 @@ class Bindings:
         self._dtypes = dtypes
         self._declared = {_full_name(decl): name for name, decl in program.ops.items()}
         self._ops = program.ops
-        self._by_target: dict[Any, Binding | None] = {}
+        # By identity: hashing an overload runs Python code. The target is kept with its id.
+        self._by_id: dict[int, tuple[Any, Binding | None]] = {}
 
     def of(self, target: Any) -> Binding | None:
         """The binding of a target, None for what no declaration covers."""
-        found: Binding | None = self._by_target.get(target, _MISSING)
-        if found is _MISSING:
-            found = self._by_target[target] = self._bind(target)
-        return found
+        known = self._by_id.get(id(target))
+        if known is None:
+            known = self._by_id[id(target)] = (target, self._bind(target))
+        return known[1]
 
     def _bind(self, target: Any) -> Binding | None:
         name = self._declared.get(_name_of(target))

@@ -39,6 +39,8 @@ class CompiledRule:
     scalars: tuple[tuple[str, ir.ScalarType, int | None], ...]
     computed: tuple[tuple[int, ir.Operand], ...]
     """Captured scalars that must equal an expression over bound names."""
+    scalar_slots: tuple[int, ...]
+    """Slots of all of these scalars."""
     outputs: tuple[tuple[str, str, int, int], ...]
     """(match name, replace name, place of the call, its result)."""
     values: tuple[tuple[str, int, int], ...]
@@ -60,6 +62,8 @@ class CompiledRule:
     required: tuple[str, ...]
     """Ops that must occur for the rule to match."""
     effects: Mapping[int, tuple[ir.Effect, ...]]
+    origin: Mapping[str, str | None]
+    """What new nodes say about where they come from."""
 
     @property
     def name(self) -> str:
@@ -186,6 +190,12 @@ class _Compiler:
         lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
         lasting.update(n for c in rule.match if c.op in SIZED for n in c.results if n)
         literals = {slot for slot, _ in self.forms.literals(path)}
+        scalars = tuple(
+            (p.name, p.type, path.slots.get(p.name))
+            for p in rule.params
+            if isinstance(p.type, ir.ScalarType)
+        )
+        computed = tuple((s, o) for s, o in path.constants if s not in literals)
         return CompiledRule(
             rule,
             path,
@@ -195,12 +205,9 @@ class _Compiler:
                 for p in rule.params
                 if isinstance(p.type, ir.TensorType)
             ),
-            tuple(
-                (p.name, p.type, path.slots.get(p.name))
-                for p in rule.params
-                if isinstance(p.type, ir.ScalarType)
-            ),
-            tuple((s, o) for s, o in path.constants if s not in literals),
+            scalars,
+            computed,
+            (*(s for _, _, s in scalars if s is not None), *(s for s, _ in computed)),
             tuple((m, r, *produced[m]) for m, r in rule.outputs),
             tuple((n, *produced[n]) for n in produced),
             tuple(place for n, place in produced.items() if n in lasting),
@@ -217,6 +224,7 @@ class _Compiler:
                 for i, call in enumerate(rule.match)
                 if call.op in self.program.ops and self.program.ops[call.op].effects
             },
+            {"rule": rule.name, "at": str(rule.span) if rule.span else None},
         )
 
     def _decide(self, conditions: Iterable[ir.Condition]) -> tuple[str | None, str] | None:

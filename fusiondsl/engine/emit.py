@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -18,7 +17,7 @@ from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
-from fusiondsl.engine.mutation import Version, is_mutating, root_of, written_arguments
+from fusiondsl.engine.mutation import Version, root_of
 from fusiondsl.engine.pattern import references
 from fusiondsl.engine.place import Place
 from fusiondsl.engine.recipe import OpStep, PrimitiveStep, primitive, spell_out
@@ -28,17 +27,19 @@ from fusiondsl.engine.symbols import Size, shape_of
 
 _ATEN = torch.ops.aten
 
-_PROVENANCE = (
-    "stack_trace",
-    "nn_module_stack",
-    "original_aten",
-    "from_node",
-    "seq_nr",
-    "custom",
-    "recompute",
-    "ac_graph_id",
-    "source_fn_stack",
-    "partitioner_tag",
+_PROVENANCE = frozenset(
+    {
+        "stack_trace",
+        "nn_module_stack",
+        "original_aten",
+        "from_node",
+        "seq_nr",
+        "custom",
+        "recompute",
+        "ac_graph_id",
+        "source_fn_stack",
+        "partitioner_tag",
+    }
 )
 
 
@@ -51,12 +52,8 @@ class Emitter:
         self._sizes = sizes
         self._fake_mode = fake_mode
         self._forward: dict[Any, fx.Node] = {}
-
-    @cached_property
-    def written(self) -> frozenset[Any]:
+        self.written: Collection[Any] = ()
         """Memory that some call of the graph writes."""
-        writers = (node for node in self._graph.nodes if is_mutating(node.target))
-        return frozenset(root_of(buffer) for node in writers for buffer in written_arguments(node))
 
     def current(self, value: Any) -> Any:
         """The node that stands for a value after earlier rewrites."""
@@ -277,7 +274,11 @@ class _Rewrite:
     def _item(self, name: str, call: fx.Node, index: int, value: Any) -> None:
         old = self._reusable(name)
         if old is not None:
-            old.args = (call, index)
+            source, place = old.args
+            if place == index and isinstance(source, fx.Node):
+                old.replace_input_with(source, call)  # cheaper than assigning the arguments
+            else:
+                old.args = (call, index)
             self.point.prepend(old)
             self.reused.add(old)
             old.meta["fusiondsl"] = self.provenance["fusiondsl"]
@@ -311,7 +312,7 @@ class _Rewrite:
         call = self._functional_call(step, kwargs)
         call.meta["eager_input_vals"] = (
             (step.target,),
-            {k: _val(v) for k, v in kwargs.items()},
+            {k: v.meta.get("val") if type(v) is fx.Node else _val(v) for k, v in kwargs.items()},
         )
         self._items(step, call, step.binding.item_offset)
 
@@ -403,10 +404,10 @@ class _Rewrite:
         Outputs of a graph never share memory, even where they are one value; and where a graph
         writes into its values, one written for another is wrong.
         """
-        memory = _memory(new)
-        seen = _is_returned(old) or self._is_written(memory)
+        seen = _is_returned(old) or self._is_written(new)
         if not seen or self._is_shared(old):
             return True
+        memory = _memory(new)
         free = memory is old or memory in self.new or memory in self.reused
         if not free or memory in self.taken:
             return False
@@ -420,11 +421,12 @@ class _Rewrite:
             return False
         return memory not in self.site.own or any(memory in vs for vs in self.outputs.values())
 
-    def _is_written(self, memory: Any) -> bool:
+    def _is_written(self, new: fx.Node) -> bool:
         written = self.emitter.written
         if not written:
             return False
-        return memory in written or any(v in written for vs in self.outputs.values() for v in vs)
+        replaced = (v for vs in self.outputs.values() for v in vs)
+        return _memory(new) in written or any(v in written for v in replaced)
 
     def _redirect(self, old: Any, new: fx.Node) -> None:
         own = self.site.own
@@ -457,9 +459,10 @@ class _Rewrite:
 
     def _erase(self) -> None:
         """Removes matched nodes and their buffers that nobody reads any more, last first."""
-        site = self.site
-        buffers = (b for call in site.calls for b in call.buffers if b.target in aten.ALLOCATIONS)
-        pending = dict.fromkeys((*(n for n in site.own if n not in site.staying), *buffers))
+        kept = self.site.staying | self.reused
+        pending = {node for node in self.site.own if node not in kept}
+        for call in self.site.calls:
+            pending.update(b for b in call.buffers if b.target in aten.ALLOCATIONS)
         for node in sorted(pending, reverse=True):
             if not node.users and node not in self.reused and not node._erased:
                 self.graph.erase_node(node)
@@ -526,9 +529,8 @@ def _provenance(site: Site) -> Mapping[str, Any]:
     """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
     carried: dict[str, Any] = {}
     for call in site.calls:
-        for key in _PROVENANCE:
-            if key not in carried and key in call.node.meta:
-                carried[key] = call.node.meta[key]
-    rule = site.rule.rule
-    carried["fusiondsl"] = {"rule": rule.name, "at": str(rule.span) if rule.span else None}
+        for key, value in call.node.meta.items():
+            if key in _PROVENANCE:
+                carried.setdefault(key, value)
+    carried["fusiondsl"] = dict(site.rule.origin)
     return carried

@@ -24,8 +24,10 @@ class DirectForm:
     """The semantic op."""
     literals: tuple[tuple[int, Any], ...]
     """Arguments of the spelling that must have a value."""
-    sources: tuple[tuple[int, Any], ...]
-    """For each semantic parameter: the argument that holds it, or -1 and the value it has."""
+    fixed: tuple[Any, ...]
+    """Values of semantic parameters that no argument of the spelling holds."""
+    sources: tuple[int, ...]
+    """For each semantic parameter: its place among the arguments and, behind them, `fixed`."""
     results: tuple[int | None, ...]
     """For each result of the semantic op: the result of the spelling."""
     by_dtype: tuple[tuple[int, int], ...]
@@ -148,24 +150,33 @@ class Forms:
         positions = {p.name: i for i, p in enumerate(decl.call_params)}
         spelled = self.ops[call.op].call_params
         literals: list[tuple[int, Any]] = []
-        fixed = {positions[n]: (-1, self._bindings.constant(c)) for n, c in form.fixed}
-        sources: dict[int, tuple[int, Any]] = dict(fixed)
+        values = {positions[n]: self._bindings.constant(c) for n, c in form.fixed}
+        sources: dict[int, int] = {}
         for place, (param, operand) in enumerate(zip(spelled, call.args, strict=True)):
             if isinstance(operand, ir.Ref) and operand.name in positions:
-                sources[positions[operand.name]] = place, None
+                sources[positions[operand.name]] = place
             elif isinstance(operand, (ir.Const, ir.ListOf)):
                 wants_float = isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
                 value = self._bindings.constant(operand, wants_float=wants_float)
                 literals.append((place, value))
             elif not isinstance(operand, ir.Anything):
                 return None
-        by_dtype = _by_dtype(decl, set(sources))
-        sources.update((param, (-1, None)) for param, _ in by_dtype)
+        by_dtype = _by_dtype(decl, {*sources, *values})
+        values.update((param, None) for param, _ in by_dtype)
+        free = [param for param in values if param not in sources]
+        sources.update((param, len(spelled) + i) for i, param in enumerate(free))
         if len(sources) < len(positions):
             return None
         results = tuple(None if n is None else call.results.index(n) for n in form.results)
-        in_order = tuple(sources[i] for i in range(len(positions)))
-        return DirectForm(form, decl.name, tuple(literals), in_order, results, by_dtype)
+        return DirectForm(
+            form,
+            decl.name,
+            tuple(literals),
+            tuple(values[param] for param in free),
+            tuple(sources[i] for i in range(len(positions))),
+            results,
+            by_dtype,
+        )
 
     def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
         tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))

@@ -21,9 +21,10 @@ from fusiondsl.engine.formcheck import values_equal
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, OpStep, Recipe
+from fusiondsl.engine.signatures import Numbers, Signatures
 from fusiondsl.engine.site import Site, tensor_of
 from fusiondsl.engine.sizes import Sizes, symbolic
-from fusiondsl.engine.symbols import Size, device_of, facts_for, shape_of, signature_of
+from fusiondsl.engine.symbols import Size, facts_for, shape_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
 
 
@@ -43,16 +44,34 @@ class Verdict:
     """What the emitter works out once for this verdict."""
 
 
+_VALUES = (fx.Node, Version)
+
 _MOST_KNOWN = 4096
-"""Verdicts kept from one graph to the next."""
+"""Verdicts, and numbers of signatures, kept from one graph to the next."""
+
+
+class Verdicts:
+    """What one graph leaves for the next one of the same rules.
+
+    A verdict holds wherever signatures, scalars and the ranges of symbols are the same.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = Numbers()
+        self._by_key: dict[Any, Verdict] = {}
+
+    def get(self, key: Any) -> Verdict | None:
+        return self._by_key.get(key)
+
+    def keep(self, key: Any, verdict: Verdict) -> None:
+        if max(len(self._by_key), len(self.numbers)) >= _MOST_KNOWN:
+            self._by_key.clear()
+            self.numbers.forget()
+        self._by_key[key] = verdict
 
 
 class Judge:
-    """Verdicts for one graph.
-
-    `known` carries them to the next graph of the same rules: they hold wherever signatures, scalars
-    and the ranges of symbols are the same.
-    """
+    """Verdicts for one graph."""
 
     def __init__(
         self,
@@ -61,7 +80,7 @@ class Judge:
         fake_mode: Any,
         sizes: Sizes,
         tokens: range | None,
-        known: dict[Any, Verdict],
+        known: Verdicts,
     ) -> None:
         self._compiled = compiled
         self._shape_env = shape_env
@@ -69,10 +88,10 @@ class Judge:
         self._sizes = sizes
         self._tokens = tokens
         self._known = known
+        self._signatures = Signatures(known.numbers)
         rows = None if tokens is None else sizes.row_counts
         self._context = (tokens, _all_ranges(shape_env), rows)
         self._verdicts: dict[Any, Verdict] = {}
-        self._signatures: dict[int, tuple[Any, Any]] = {}
 
     # --- rules -----------------------------------------------------------------------------------
 
@@ -87,16 +106,14 @@ class Judge:
 
     def _recall(self, site: Site, key: Any) -> Verdict:
         """A verdict of an earlier graph, unless the site has a scalar that is a node."""
-        if any(
-            isinstance(site.slots[s], fx.Node) for _, _, s in site.rule.scalars if s is not None
-        ):
+        slots = site.slots
+        if any(isinstance(slots[s], _VALUES) for s in site.rule.scalar_slots):
             return self._judge(site)
         full = (self._context, key)
         verdict = self._known.get(full)
         if verdict is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            verdict = self._known[full] = self._judge(site)
+            verdict = self._judge(site)
+            self._known.keep(full, verdict)
         return verdict
 
     def _writable(self, site: Site, verdict: Verdict) -> Verdict:
@@ -109,38 +126,26 @@ class Judge:
     def _key(self, site: Site) -> Any:
         """All that the verdict depends on, equal at sites that repeat."""
         rule, slots, results = site.rule, site.slots, site.results
-        signature = self._signature
-        brief = signature if rule.recipe.reads_strides else self._brief
-        return (
-            id(rule),
-            tuple([brief(slots[s]) if s is not None else None for _, _, s in rule.tensors]),
-            tuple([_scalar_key(slots[s]) if s is not None else None for _, _, s in rule.scalars]),
-            tuple([_scalar_key(slots[s]) for s, _ in rule.computed]),
-            tuple([signature(results[p][0]) if results.get(p) else None for p in rule.seen]),
-            tuple([_dtype(results[p][0]) if results.get(p) else None for p in rule.inner]),
-            tuple([call.form.name if call.form is not None else None for call in site.calls]),
-        )
-
-    def _signature(self, node: Any) -> Any:
-        tensor = None if node is None else node.meta.get("val")
-        if not isinstance(tensor, torch.Tensor):
-            return None
-        known = self._signatures.get(id(tensor))
-        if known is None:
-            # The tensor is kept, so that its id stays its own.
-            known = self._signatures[id(tensor)] = (tensor, signature_of(tensor))
-        return known[1]
-
-    def _brief(self, node: Any) -> Any:
-        """A signature without strides."""
-        tensor = None if node is None else node.meta.get("val")
-        if not isinstance(tensor, torch.Tensor):
-            return None
-        known = self._signatures.get(id(tensor))
-        if known is not None:
-            dtype, shape, _, device = known[1]
-            return dtype, shape, device
-        return tensor.dtype, shape_of(tensor), device_of(tensor)
+        whole, brief = self._signatures.whole, self._signatures.brief
+        laid_out = rule.recipe.laid_out
+        key: list[Any] = [id(rule)]
+        for name, _, slot in rule.tensors:
+            value = None if slot is None else slots[slot]
+            if value is None:
+                key.append(None)
+            else:
+                key.append(whole(value) if name in laid_out else brief(value))
+        for slot in rule.scalar_slots:
+            key.append(_scalar_key(slots[slot]))
+        for place in rule.seen:
+            values = results.get(place)
+            key.append(whole(values[0]) if values else None)
+        for place in rule.inner:
+            values = results.get(place)
+            key.append(_dtype(values[0]) if values else None)
+        for call in site.calls:
+            key.append(None if call.form is None else call.form.name)
+        return tuple(key)
 
     def _judge(self, site: Site) -> Verdict:
         rule = site.rule
@@ -193,7 +198,7 @@ class Judge:
         for call in site.calls:
             for values in (*call.results.values(), call.args):
                 for value in values:
-                    tensor = tensor_of(value) if isinstance(value, (fx.Node, Version)) else None
+                    tensor = tensor_of(value) if isinstance(value, _VALUES) else None
                     if tensor is not None:
                         sizes.extend(shape_of(tensor))
         return facts_for(self._shape_env, sizes)
@@ -336,10 +341,10 @@ def _dtype(value: Any) -> torch.dtype | None:
 
 
 def _scalar_key(item: Any) -> Any:
-    if isinstance(item, (fx.Node, Version)):
+    if isinstance(item, _VALUES):
         return id(item)
     return literal_key(item)
 
 
 def _show(item: Any) -> str:
-    return item.name if isinstance(item, (fx.Node, Version)) else repr(item)
+    return item.name if isinstance(item, _VALUES) else repr(item)

@@ -110,33 +110,34 @@ class Matcher(Generic[E]):
         return False
 
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
+        # One loop without a call for each argument: this runs for every argument of every call.
         if len(args) != len(actual):
             return False
-        for wanted, given in zip(args, actual, strict=True):  # noqa: SIM110
-            if not self._unify(wanted, given):
+        slots, trail = self._slots, self._trail
+        for wanted, given in zip(args, actual, strict=True):
+            kind = wanted[0]
+            if kind == SKIP:
+                continue
+            if kind == LIST:
+                if not isinstance(given, (tuple, list)):
+                    return False
+                if not self._unify_all(wanted[1], tuple(given)):
+                    return False
+                continue
+            if kind == INNER:
+                if not isinstance(given, _VALUES):
+                    return False
+                given = self._view.strip(given, regroup=wanted[2])
+            elif kind == INPUT and given is not None and not isinstance(given, _VALUES):
+                return False
+            slot = wanted[1]
+            bound = slots[slot]
+            if bound is UNSET:
+                slots[slot] = given
+                trail.append(slot)
+            elif bound is not given and not self._same(kind, bound, given):
                 return False
         return True
-
-    def _unify(self, wanted: Argument, given: Any) -> bool:
-        kind = wanted[0]
-        if kind == SKIP:
-            return True
-        if kind == LIST:
-            return isinstance(given, (tuple, list)) and self._unify_all(wanted[1], tuple(given))
-        slot = wanted[1]
-        if kind == INNER:
-            if not isinstance(given, _VALUES):
-                return False
-            given = self._view.strip(given, regroup=wanted[2])
-        elif kind == INPUT and given is not None and not isinstance(given, _VALUES):
-            return False
-        slots = self._slots
-        bound = slots[slot]
-        if bound is UNSET:
-            slots[slot] = given
-            self._trail.append(slot)
-            return True
-        return bound is given or self._same(kind, bound, given)
 
     def _same(self, kind: int, bound: Any, given: Any) -> bool:
         if kind == CAPTURE:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,11 @@ class Mutations:
             for buffer in written_arguments(writer):
                 root = root_of(buffer)
                 self._writes.setdefault(root, []).append((self._position[writer], writer))
+
+    @property
+    def buffers(self) -> Collection[fx.Node]:
+        """The memory that is written somewhere in the graph."""
+        return self._writes.keys()
 
     def touches(self, *nodes: fx.Node) -> bool:
         """Some buffer behind these nodes is written somewhere in the graph."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fusiondsl.decl.primitives import REDUCTIONS
 from fusiondsl.dims import Dim, Facts, Invalid, Unknown, evaluate
 from fusiondsl.engine import aten
 from fusiondsl.engine.bindings import Binding, Bindings
+from fusiondsl.engine.pattern import references
 from fusiondsl.engine.symbols import shape_of, size_of
 from fusiondsl.ops.registry import overload
 
@@ -44,19 +45,23 @@ class OpStep:
     def mutates(self) -> bool:
         return bool(self.binding.mutated)
 
-    @property
-    def reads_strides(self) -> bool:
-        """Our own fakes declare every stride and buffers are fresh; anything else may look."""
+    def laid_out(self) -> Iterator[ir.Operand]:
+        """Operands whose layout may pass on to a result or make the fake refuse.
+
+        Our own fakes declare every stride and read none; the fake of another op may look.
+        """
         decl = self.binding.decl
-        inout = any(p.kind == "inout" for p in decl.params)
-        return inout or (decl.extern and self.binding.returns > 0)
+        kinds = {p.name: p.kind for p in decl.params}
+        for argument, operand in zip(self.binding.arguments, self.operands, strict=True):
+            if decl.extern or kinds[argument.name] == "inout":
+                yield operand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     steps: tuple[PrimitiveStep | OpStep, ...]
-    reads_strides: bool
-    """The layout of some result may depend on the layout of an input."""
+    laid_out: frozenset[str]
+    """Values whose layout the outcome of the steps may depend on."""
 
 
 def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Recipe | str:
@@ -67,8 +72,14 @@ def build_recipe(rule: ir.Rule, program: ir.Program, bindings: Bindings) -> Reci
         if isinstance(step, str):
             return step
         steps.append(step)
-    reads_strides = any(isinstance(s, PrimitiveStep) or s.reads_strides for s in steps)
-    return Recipe(tuple(steps), reads_strides)
+    return Recipe(tuple(steps), frozenset(_laid_out(steps)))
+
+
+def _laid_out(steps: Iterable[PrimitiveStep | OpStep]) -> Iterator[str]:
+    for step in steps:
+        operands = step.operands if isinstance(step, PrimitiveStep) else step.laid_out()
+        for operand in operands:
+            yield from references(operand)
 
 
 def _step(

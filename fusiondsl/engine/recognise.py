@@ -324,7 +324,8 @@ def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
     for place, wanted in direct.literals:
         if not _same_literal(wanted, given[place]):
             return None
-    args = [given[place] if place >= 0 else value for place, value in direct.sources]
+    known = given + direct.fixed if direct.fixed else given
+    args = [known[place] for place in direct.sources]
     results: dict[int, list[Any]] = {}
     for index, spelled in enumerate(direct.results):
         nodes = call.results.get(spelled) if spelled is not None else None
@@ -339,10 +340,10 @@ def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
         tuple(args),
         call.node,
         results,
-        nodes=(call.node,),
-        buffers=call.buffers,
-        form=direct.form,
-        spelled=direct.results,
+        (call.node,),
+        call.buffers,
+        direct.form,
+        direct.results,
     )
 
 

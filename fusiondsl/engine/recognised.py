@@ -22,7 +22,6 @@ class Recognised:
         args: tuple[Any, ...],
         node: fx.Node,
         results: Mapping[int, list[Any]],
-        *,
         nodes: tuple[fx.Node, ...],
         buffers: tuple[fx.Node, ...] = (),
         form: ir.Form | None = None,

@@ -82,19 +82,19 @@ def assemble(
 def _distinct(site: Site) -> Problem | None:
     """Two names of the rule never stand for one value, and an input is no output."""
     seen: dict[Any, str] = {}
-    free = site.rule.free_calls
-    for name, node in site.inputs:
-        other = seen.setdefault(node, name)
+    own = site.own
+    for name, value in site.inputs:
+        other = seen.setdefault(value, name)
         if other is not name:
-            return Problem("structure", f"{other} and {name} are the same value, {node.name}")
-        if _is_made(site, node, free):
-            return Problem("structure", f"{name} would be {node.name}, a value the rule replaces")
+            return Problem("structure", f"{other} and {name} are the same value, {value.name}")
+        if (value in own or isinstance(value, Version)) and _is_made(site, value):
+            return Problem("structure", f"{name} would be {value.name}, a value the rule replaces")
     return None
 
 
-def _is_made(site: Site, value: Any, free: frozenset[int]) -> bool:
+def _is_made(site: Site, value: Any) -> bool:
     place = site.own.get(value, -1)
-    if place < 0 or place in free:
+    if place < 0 or place in site.rule.free_calls:
         return isinstance(value, Version) and any(value in v for v in site.results.values())
     return any(value in nodes for (p, _), nodes in site.results.items() if p == place)
 
@@ -113,19 +113,19 @@ def _collect(view: View, site: Site) -> None:
                     own.setdefault(node, place)
     for call in site.calls:
         for arg in call.args:
-            if isinstance(arg, fx.Node):
+            if isinstance(arg, fx.Node) and id(arg.target) in aten.NO_OP_IDS:
                 _collect_between(view, site, arg)
         if call.spelled:
             continue
         for node in call.nodes:
             for arg in node.all_input_nodes:
-                if arg not in own and arg.target in aten.NO_OPS:
+                if id(arg.target) in aten.NO_OP_IDS:
                     _collect_between(view, site, arg)
 
 
 def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
-    """Transparent nodes between two matched calls belong to the site."""
-    if id(arg.target) not in aten.NO_OP_IDS or arg in site.own:
+    """A transparent node and those behind it, up to a matched call, belong to the site."""
+    if arg in site.own:
         return
     behind = view.strip(arg, regroup=True)
     if behind not in site.own or site.own[behind] < 0:
@@ -144,18 +144,18 @@ def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
 def _check_users(view: View, site: Site) -> Problem | None:
     """Values that disappear must have no user outside the site."""
     rule = site.rule
+    own = site.own
     visible = _visible(site)
-    for node, place in site.own.items():
-        if place in rule.kept_calls:
-            site.staying.add(node)
-    versions = list(_versions(site))
+    if rule.kept_calls:
+        site.staying.update(n for n, place in site.own.items() if place in rule.kept_calls)
+    versions = list(_versions(site)) if view.mutations.any else []
     pending: list[Any] = [*site.own, *versions]
     while pending:
         node = pending.pop()
         if node in visible or node in site.staying:
             continue
-        for user in _users(node, versions):
-            if user in site.own:
+        for user in _users(node, versions) if versions else node.users:
+            if user in own:
                 continue
             if _sizes_buffers(site, user):
                 site.own[user] = -1
@@ -194,8 +194,6 @@ def _visible(site: Site) -> set[Any]:
 
 def _users(value: Any, versions: list[Version]) -> Iterator[fx.Node]:
     """Who reads a value; readers of a later version of the same buffer do not."""
-    if not versions:
-        return iter(value.users)
     later = {user for v in versions if v.node is value for user in v.users}
     return (user for user in value.users if user not in later)
 

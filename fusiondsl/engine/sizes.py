@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import fx
@@ -18,23 +19,30 @@ class Sizes:
     """Where the sizes of one graph can be read."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        self._inputs: dict[Size, fx.Node] = {}
-        self._tensors: list[torch.Tensor] = []
-        for node in graph.nodes:
-            if node.op != "placeholder":
-                break
-            value = node.meta.get("val")
+        self._graph = graph
+
+    @cached_property
+    def _inputs(self) -> dict[Size, fx.Node]:
+        inputs: dict[Size, fx.Node] = {}
+        for node, value in self._values():
             if isinstance(value, torch.SymInt):
-                self._inputs.setdefault(size_of(value), node)
-            elif isinstance(value, torch.Tensor):
-                self._tensors.append(value)
+                inputs.setdefault(size_of(value), node)
+        return inputs
+
+    def _values(self) -> Iterator[tuple[fx.Node, Any]]:
+        """Every input of the graph with its value."""
+        for node in self._graph.nodes:
+            if node.op != "placeholder":
+                return
+            yield node, node.meta.get("val")
 
     @cached_property
     def row_counts(self) -> frozenset[str]:
         """Symbols that are the number of rows of an input."""
         rows = {
-            Dim.product(shape_of(tensor)[: max(1, tensor.dim() - 1)]).as_symbol()
-            for tensor in self._tensors
+            Dim.product(shape_of(value)[: max(1, value.dim() - 1)]).as_symbol()
+            for _, value in self._values()
+            if isinstance(value, torch.Tensor)
         }
         return frozenset(name for name in rows if name is not None)
 

@@ -363,6 +363,8 @@ def _items(node: fx.Node, offset: int) -> dict[int, list[Any]]:
     """`getitem` users by result index."""
     items: dict[int, list[Any]] = {}
     for user in node.users:
-        if user.target is operator.getitem and type(user.args[1]) is int:
-            items.setdefault(user.args[1] - offset, []).append(user)
+        if user.target is operator.getitem:
+            index: Any = user.args[1]
+            if type(index) is int:
+                items.setdefault(index - offset, []).append(user)
     return items

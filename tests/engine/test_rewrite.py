@@ -574,6 +574,38 @@ def test_a_fake_that_looks_at_a_size_leaves_no_trace(question: str) -> None:
     assert report.counts == {"nosy": 1} or report.refused
 
 
+@pytest.mark.parametrize("writes", [False, True], ids=["returns", "writes"])
+def test_a_fake_that_refuses_a_layout_is_asked_at_each_layout(writes: bool) -> None:
+    """Sites that differ in the strides of an input alone do not share a verdict."""
+    library = torch.library.Library("lab_strict", "FRAGMENT")
+    name = "act_into" if writes else "act"
+
+    def fake(*tensors: Tensor) -> Tensor | None:
+        if not tensors[-1].is_contiguous():
+            raise ValueError("rows are not dense")
+        return None if writes else torch.empty_like(tensors[-1])
+
+    library.define(
+        f"{name}(Tensor(a!) y, Tensor x) -> ()" if writes else f"{name}(Tensor x) -> Tensor"
+    )
+    torch.library.register_fake(f"lab_strict::{name}", fake, lib=library)
+    declared = "out y: D[M, N], x: D[M, N]" if writes else "x: D[M, N]) -> D[M, N"
+    text = f"""
+    extern op lab_strict.{name}({declared}{")" if writes else "]"}
+    rule strict(x: D[M, N]) {{
+      match {{ y = lab.act(x) }}
+      replace {{ y: D[M, N] = lab_strict.{name}(x) }}
+    }}"""
+    wide = torch.zeros(T, 16)
+    captured = traced(
+        lambda a, b: (L.act(a), L.act(b[:, :8]), L.act(b[:, 8:])), wide[:, :8] + 1, wide
+    )
+    report = rules(text).apply(captured.gm)
+    assert report.counts == {"strict": 1}
+    assert [r.kind for r in report.refused] == [RefusalKind.ENVIRONMENT] * 2
+    assert all("rows are not dense" in r.message for r in report.refused)
+
+
 # --- tokens of several dimensions ----------------------------------------------------------------
 
 LIMITED = "  where { few: tokens <= 256 }\n}\n"
