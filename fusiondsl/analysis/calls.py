@@ -14,7 +14,7 @@ from fusiondsl.decl.primitives import FUNCTIONS
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.dims.expr import Call, Expr
+from fusiondsl.dims.expr import Call, Expr, Wildcard
 from fusiondsl.ir.program import (
     Anything,
     Const,
@@ -216,6 +216,8 @@ class CallLowering:
     def _layout(self, kind: TensorType, actual: TensorType, what: str) -> Mismatch | None:
         if kind.strides is None or self.low.assume or actual.strides is not None:
             return None
+        if any(isinstance(stride, Wildcard) for stride in kind.strides):
+            return None  # compared at the site
         return Mismatch("FD303", f"{what} is contiguous, but the parameter is {describe(kind)}")
 
     def _fit_scalar(

@@ -54,7 +54,7 @@ class Declared:
 def declare(defined: Defined[ast.Op], scope: Scope) -> Declared:
     """The signature of an op."""
     op = defined.item
-    signature = Signature(scope)
+    signature = Signature(scope, of_op=True)
     params = signature.params(op.params)
     results = signature.results(op.results)
     _check_results(op, scope)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.exprs import show
 from fusiondsl.analysis.kinds import Kind, kind_of_value, scalar_kind
@@ -9,7 +11,7 @@ from fusiondsl.analysis.scope import Scope
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.dims.expr import DType, Expr, Literal, Name, Sequence, Spread, Unary
+from fusiondsl.dims.expr import DType, Expr, Literal, Name, Sequence, Spread, Unary, Wildcard
 from fusiondsl.dims.render import render
 from fusiondsl.ir.program import Const, ListOf, Param, Result, ScalarType, TensorType, Type
 from fusiondsl.syntax import ast
@@ -18,10 +20,13 @@ from fusiondsl.syntax import ast
 class Signature:
     """Reads the parameters of an op or rule into a scope, then types over that scope."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, of_op: bool = False) -> None:
         self.scope = scope
         self.broken = False
+        self._of_op = of_op
         self._binds = False
+        self._open = False
+        """A stride may be left open."""
 
     # --- parameters ----------------------------------------------------------------------------
 
@@ -47,8 +52,11 @@ class Signature:
         if isinstance(param.type, ast.ScalarType):
             checked: Type = _scalar(param.type)
         else:
+            # What an op writes has the strides it is declared with.
+            self._open = self._of_op and param.kind != "out"
             tensor = self.tensor(param.type)
-            self.scope.add_tensor(name, tensor)
+            self._open = False
+            self.scope.add_tensor(name, _closed(tensor))
             if tensor is None:
                 self.broken = True
                 return None
@@ -188,11 +196,28 @@ class Signature:
             return "broken"
         checked: list[Expr] = []
         for stride in written.strides:
-            size = stride if isinstance(stride, Spread) else self._size(stride)
+            size = self._stride(stride)
             if size is None:
                 return "broken"
             checked.append(size)
         return tuple(checked)
+
+    def _stride(self, stride: Expr) -> Expr | None:
+        if isinstance(stride, Spread) or (self._open and isinstance(stride, Wildcard)):
+            return stride
+        if not isinstance(stride, Wildcard):
+            return self._size(stride)
+        self.scope.diagnostics.error(
+            "FD221", "only what an op reads may leave a stride open", stride.span
+        )
+        return None
+
+
+def _closed(kind: TensorType | None) -> TensorType | None:
+    """As a value in a body: what is open about its layout is nothing the body computes."""
+    if kind is None or not any(isinstance(s, Wildcard) for s in kind.strides or ()):
+        return kind
+    return replace(kind, strides=None)
 
 
 def _scalar(written: ast.ScalarType) -> ScalarType:

@@ -14,6 +14,7 @@ from fusiondsl.dims import Dim, Facts, Truth, evaluate, truth
 from fusiondsl.dims.expr import Spread
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled
+from fusiondsl.engine.layout import misfit, relaid, same_layout, text
 from fusiondsl.engine.recipe import (
     Inexpressible,
     Operands,
@@ -23,7 +24,7 @@ from fusiondsl.engine.recipe import (
     primitive,
     spell_out,
 )
-from fusiondsl.engine.symbols import Size, as_dim, shape_of, signature_of, size_of
+from fusiondsl.engine.symbols import Size, as_dim, shape_of, size_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 from fusiondsl.ops.dtypes import from_torch
 
@@ -191,7 +192,7 @@ def check_call(
         if verdict.truth is not Truth.TRUE:
             kind = "predicate false" if verdict.truth is Truth.FALSE else "predicate unknown"
             return Problem(kind, f"{binding.decl.name}: {verdict.reason}")
-    return None
+    return misfit(binding, args, scope, facts)
 
 
 def _call(
@@ -311,21 +312,8 @@ def _compare(
         return Problem("structure", f"{name} is on {matched.device}, not on {made.device}")
     new, old = shape_of(made), shape_of(matched)
     if new != old and not regroups(new, old):
-        return Problem("shape", f"{name} has the shape {_text(old)}, not {_text(new)}")
-    same = _contiguous(matched) if new != old else _same_strides(made, matched)
-    return None if same or relayout else _layout(name, made, matched)
-
-
-def _layout(name: str, made: torch.Tensor, matched: torch.Tensor) -> Problem:
-    return Problem(
-        "layout",
-        f"{name} has the strides {_text(signature_of(matched)[2])}, "
-        f"the replacement makes {_text(signature_of(made)[2])}",
-    )
-
-
-def _text(sizes: tuple[Size, ...]) -> str:
-    return f"({', '.join(map(str, sizes))})"
+        return Problem("shape", f"{name} has the shape {text(old)}, not {text(new)}")
+    return None if relayout or same_layout(made, matched) else relaid(name, made, matched)
 
 
 def regroups(new: tuple[Size, ...], old: tuple[Size, ...]) -> bool:
@@ -340,20 +328,3 @@ def _product(shape: tuple[Size, ...]) -> Any:
     for size in shape:
         total = total * as_dim(size)
     return total
-
-
-def _same_strides(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Strides that address memory are equal; a dimension of one element has none."""
-    shape = shape_of(left)
-    a, b = signature_of(left)[2], signature_of(right)[2]
-    return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))
-
-
-def _contiguous(value: torch.Tensor) -> bool:
-    expected = as_dim(1)
-    shape, strides = shape_of(value), signature_of(value)[2]
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and as_dim(stride) != expected:
-            return False
-        expected = expected * as_dim(size)
-    return True

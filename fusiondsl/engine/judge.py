@@ -126,20 +126,17 @@ class Judge:
     def _key(self, site: Site) -> Any:
         """All that the verdict depends on, equal at sites that repeat."""
         rule, slots, results = site.rule, site.slots, site.results
-        whole, brief = self._signatures.whole, self._signatures.brief
+        number = self._signatures.number
         laid_out = rule.recipe.laid_out
         key: list[Any] = [id(rule)]
         for name, _, slot in rule.tensors:
             value = None if slot is None else slots[slot]
-            if value is None:
-                key.append(None)
-            else:
-                key.append(whole(value) if name in laid_out else brief(value))
+            key.append(None if value is None else number(value, name in laid_out))
         for slot in rule.scalar_slots:
             key.append(_scalar_key(slots[slot]))
         for place in rule.seen:
             values = results.get(place)
-            key.append(whole(values[0]) if values else None)
+            key.append(number(values[0], True) if values else None)
         for place in rule.inner:
             values = results.get(place)
             key.append(_dtype(values[0]) if values else None)

@@ -7,7 +7,7 @@ site a tuple of ints, which hashes and compares at C speed.
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -35,6 +35,9 @@ class Numbers:
         return len(self._known)
 
 
+_Known: TypeAlias = tuple[torch.Tensor, int]
+
+
 class Signatures:
     """The tensors of one graph, each read once. Symbolic sizes are never compared or converted."""
 
@@ -42,37 +45,26 @@ class Signatures:
         self._numbers = numbers
         # By id: hashing a fake tensor or a sympy expression runs Python code. What an id stands for
         # is kept beside its number, so that the id stays its own.
-        self._whole: dict[int, tuple[torch.Tensor, int]] = {}
-        self._brief: dict[int, tuple[torch.Tensor, int]] = {}
+        self._read: tuple[dict[int, _Known], dict[int, _Known]] = ({}, {})
+        """By whether strides are included."""
         self._sizes: dict[int, tuple[Any, Size]] = {}
 
-    def whole(self, value: Any) -> int | None:
-        """Number of (dtype, shape, strides, device); None where the value is no tensor."""
+    def number(self, value: Any, strides: bool) -> int | None:
+        """Of (dtype, shape, device) and, if asked, strides; None where the value is no tensor."""
         tensor = value.meta.get("val")
-        known = self._whole.get(id(tensor))
+        read = self._read[strides]
+        known = read.get(id(tensor))
         if known is not None:
             return known[1]
         if not isinstance(tensor, torch.Tensor):
             return None
         size = self._size
         shape = tuple([s if type(s) is int else size(s) for s in tensor.shape])
-        strides = tuple([s if type(s) is int else size(s) for s in tensor.stride()])
-        number = self._numbers.of((tensor.dtype, shape, strides, device_of(tensor)))
-        self._whole[id(tensor)] = (tensor, number)
-        return number
-
-    def brief(self, value: Any) -> int | None:
-        """Number of (dtype, shape, device); None where the value is no tensor."""
-        tensor = value.meta.get("val")
-        known = self._brief.get(id(tensor))
-        if known is not None:
-            return known[1]
-        if not isinstance(tensor, torch.Tensor):
-            return None
-        size = self._size
-        shape = tuple([s if type(s) is int else size(s) for s in tensor.shape])
-        number = self._numbers.of((tensor.dtype, shape, device_of(tensor)))
-        self._brief[id(tensor)] = (tensor, number)
+        layout = None
+        if strides:
+            layout = tuple([s if type(s) is int else size(s) for s in tensor.stride()])
+        number = self._numbers.of((tensor.dtype, shape, layout, device_of(tensor)))
+        read[id(tensor)] = (tensor, number)
         return number
 
     def _size(self, size: Any) -> Size:

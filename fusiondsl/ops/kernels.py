@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from fusiondsl.ir.program import Impl, OpDecl
 from fusiondsl.ops.dtypes import device_arch
 from fusiondsl.ops.errors import KernelContractError
 from fusiondsl.ops.fake import allocate
+from fusiondsl.ops.layout import relaid
 from fusiondsl.ops.lookup import torch_overload
 from fusiondsl.ops.scope import NotWhole, Scope, Undecided, evaluate, sizes, truth
 from fusiondsl.target import Target
@@ -66,13 +67,20 @@ def run_kernel(
 ) -> dict[str, torch.Tensor | None]:
     """The op's results by name, as the kernel returned or wrote them."""
     buffers = _output_buffers(kernel.impl, decl, scope, device)
-    known = Scope({**scope.values, **buffers}, scope.context, _facts())
+    copies = relaid(decl, scope)
+    known = Scope({**scope.values, **copies, **buffers}, scope.context, _facts())
     args = [_argument(expr, known) for expr in kernel.impl.args]
     kwargs = {name: _argument(expr, known) for name, expr in kernel.impl.kwargs}
     returned = kernel.function(*args, **kwargs)
-    outputs: dict[str, torch.Tensor | None] = dict(buffers)
+    outputs: dict[str, torch.Tensor | None] = {**_written(decl, copies), **buffers}
     outputs.update(_unpack(decl, kernel.impl.results, returned, bool(buffers)))
     return outputs
+
+
+def _written(decl: OpDecl, copies: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copies that stand for buffers the kernel writes: what it wrote has to go back."""
+    mutated = {p.name for p in decl.params if p.kind in ("out", "inout")}
+    return {name: copy for name, copy in copies.items() if name in mutated}
 
 
 # --- finding -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from fusiondsl.decl.dtypes import ANY, FP8
-from fusiondsl.dims.expr import Binary, Call, Expr, Name, Spread, Unary
+from fusiondsl.dims.expr import Binary, Call, Expr, Name, Spread, Unary, Wildcard
 from fusiondsl.ir.program import Const, ListOf, OpDecl, Param, Rule, ScalarType, TensorType
 from fusiondsl.ops.context import Context
 from fusiondsl.ops.dtypes import is_concrete, to_torch
@@ -166,7 +166,7 @@ def _tensor(
     shape = tuple(int(size) for size in sizes(kind.dims, scope))
     dtype = _dtype(kind, scope)
     tensor = _values(param.name, shape, dtype, generator)
-    if kind.strides is None:
+    if kind.strides is None or any(isinstance(s, Wildcard) for s in kind.strides):
         return tensor
     strides = tuple(int(stride) for stride in sizes(kind.strides, scope))
     return torch.empty_strided(shape, strides, dtype=dtype).copy_(tensor)

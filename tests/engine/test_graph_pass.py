@@ -93,7 +93,7 @@ def test_an_output_has_the_strides_its_users_were_compiled_for() -> None:
     library.impl("look", spy, "CompositeExplicitAutograd")
     torch.library.register_fake("lab_spy::look", lambda x: x.new_empty(x.shape), lib=library)
     text = """
-    extern op lab_spy.look(x: D[t.., H]) -> D[t.., H]
+    extern op lab_spy.look(x: D[t.., H] strides (_, _)) -> D[t.., H]
     rule look(x: D[t.., H]) {
       match { y = lab.act(x) }
       replace { y = lab_spy.look(x) }

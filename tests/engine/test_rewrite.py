@@ -589,7 +589,8 @@ def test_a_fake_that_refuses_a_layout_is_asked_at_each_layout(writes: bool) -> N
         f"{name}(Tensor(a!) y, Tensor x) -> ()" if writes else f"{name}(Tensor x) -> Tensor"
     )
     torch.library.register_fake(f"lab_strict::{name}", fake, lib=library)
-    declared = "out y: D[M, N], x: D[M, N]" if writes else "x: D[M, N]) -> D[M, N"
+    x = "x: D[M, N] strides (_, _)"
+    declared = f"out y: D[M, N], {x}" if writes else f"{x}) -> D[M, N"
     text = f"""
     extern op lab_strict.{name}({declared}{")" if writes else "]"}
     rule strict(x: D[M, N]) {{

@@ -39,3 +39,16 @@ class Family:
     @staticmethod
     def negate(x: torch.Tensor) -> torch.Tensor:
         return -x
+
+
+def memory(x: torch.Tensor) -> torch.Tensor:
+    """The first elements of the storage, row by row: right for dense input alone."""
+    return torch.as_strided(x, x.shape, (x.shape[1], 1)).clone()
+
+
+def memory_by_column(x: torch.Tensor) -> torch.Tensor:
+    return torch.as_strided(x, x.shape, (1, x.shape[0])).contiguous()
+
+
+def bump_memory(x: torch.Tensor) -> None:
+    torch.as_strided(x, (x.numel(),), (1,)).add_(1)

@@ -92,6 +92,30 @@ def test_mutated_arguments_are_written_by_the_kernel() -> None:
     assert torch.equal(r, torch.full((2, 3), 2.0))
 
 
+@pytest.mark.parametrize("strides", [None, (1, "t")], ids=["contiguous", "by column"])
+def test_arguments_get_the_declared_strides(strides: tuple[Any, ...] | None) -> None:
+    """A kernel that reads memory in one order gets it in that order, whatever the caller has."""
+    x = param("x", tensor("D", "t", "h", strides=strides))
+    kernel = impl(HERE + ("memory" if strides is None else "memory_by_column"), "x")
+    function = registered(op([x], [result("y", tensor("D", "t", "h"))], impls=[kernel]))
+    dense = torch.arange(6.0).reshape(2, 3)
+    wide = torch.zeros(2, 5)
+    wide[:, 1:4] = dense
+    for value in (dense, wide[:, 1:4], dense.t().contiguous().t()):
+        assert torch.equal(function(value), dense)
+
+
+def test_a_strided_buffer_is_written() -> None:
+    decl = op(
+        [X, param("r", tensor("D", T, H), kind="inout")],
+        [],
+        impls=[impl(HERE + "bump_memory", "r", results=Wildcard())],
+    )
+    wide = torch.ones(2, 5)
+    registered(decl)(torch.ones(2, 3), wide[:, 1:4])
+    assert wide.tolist() == [[1, 2, 2, 2, 1]] * 2
+
+
 def test_results_get_the_declared_strides() -> None:
     decl = op([X], [Y], impls=[impl(HERE + "transposed", "x")])
     assert registered(decl)(torch.ones(2, 3)).stride() == (3, 1)

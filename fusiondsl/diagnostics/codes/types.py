@@ -110,8 +110,8 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD221": CodeInfo(
         "not allowed here",
-        "Some constructs belong to one place: `_` to `match` and forms, `~`, `round?` and `case` "
-        "to `means`, ranges to subscripts.",
+        "Some constructs belong to one place: `_` to `match`, forms and strides of what an op "
+        "reads, `~`, `round?` and `case` to `means`, ranges to subscripts.",
     ),
     "FD222": CodeInfo(
         "a default that does not fit",
