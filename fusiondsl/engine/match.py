@@ -197,7 +197,8 @@ class Matcher(Generic[E]):
             for call in self._source.consumers(value, branch.position, op):
                 if self._is_bound(call):
                     continue
-                hit = True
+                # A cast that is not in the graph may as well be a result that nobody uses.
+                hit = hit or bool(call.nodes) or call.op != "prim.cast"
                 for args, child in children:
                     if self._enter(args, child, call):
                         return True
@@ -209,6 +210,8 @@ class Matcher(Generic[E]):
         return False
 
     def _is_bound(self, call: Recognised) -> bool:
+        if call.op == "prim.cast" and not call.nodes:
+            return False
         # Items of one split share the node.
         first = call.result(0)
         return any(call.node is c.node and first is c.result(0) for c in self._calls)

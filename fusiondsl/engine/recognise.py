@@ -95,6 +95,8 @@ class Recogniser:
                 given.append(found.args[1 - position])
             if any(strip(g, regroup=True) is value for g in given if isinstance(g, _VALUES)):
                 yield found
+        if op == "prim.cast":
+            yield from self._vanished_cast(value)
 
     def _reading_calls(self, value: Any) -> Iterator[Call]:
         """Calls that read a value; every item of a split is a call of its own."""
@@ -214,13 +216,14 @@ class Recogniser:
         if definition is not None and definition[0].op == op:
             call = self.as_op(definition[0], op)
             return () if call is None else (call,)
-        if op != "prim.cast":
-            return ()
-        # A cast to the dtype a value already has is not in the graph.
+        return self._vanished_cast(value) if op == "prim.cast" else ()
+
+    def _vanished_cast(self, value: Any) -> Sequence[Recognised]:
+        """A cast to the dtype a value already has is not in the graph."""
         tensor = value.meta.get("val")
         if not isinstance(tensor, torch.Tensor) or not isinstance(value, fx.Node):
             return ()
-        return (Recognised(op, (value, tensor.dtype), value, {0: [value]}, nodes=()),)
+        return (Recognised("prim.cast", (value, tensor.dtype), value, {0: [value]}, nodes=()),)
 
     def _reshapes(self, value: Any) -> Sequence[Recognised]:
         """Any number of reshapes, the longest chain first; sizes are compared later."""
@@ -361,6 +364,9 @@ def _same_args(call: Recognised, other: Recognised) -> bool:
 
 
 def _all_nodes(call: Recognised) -> Iterator[fx.Node]:
+    """None for a cast or view that is not in the graph: its value is another call's, or read."""
+    if not call.nodes:
+        return
     yield from call.nodes
     for nodes in call.results.values():
         yield from (n for n in nodes if isinstance(n, fx.Node))

@@ -189,6 +189,40 @@ def test_allreduce_add_rms_norm_with_a_dead_residual() -> None:
     check(source, add_inputs, "allreduce_add_rms_norm", same_values)
 
 
+@add_norms
+def test_allreduce_add_rms_norm_in_f32(norm: Source) -> None:
+    """Two in a row: casts are not in the graph, and the sums have readers besides the norms."""
+
+    def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
+        first, total = norm(s.reduce_vllm(x), residual, weight)
+        second, last = norm(s.reduce_vllm(first), total, weight)
+        return second, last, residual * 2
+
+    def make(tokens: int) -> tuple[Tensor, ...]:
+        return tuple(value.float() for value in add_inputs(tokens))
+
+    captured = post_grad(source, *make(7))
+    assert apply(captured).counts == {"allreduce_add_rms_norm": 2}
+    for tokens in (7, 128):
+        for left, right in zip(
+            captured.run(make(tokens), tokens), source(*make(tokens)), strict=True
+        ):
+            torch.testing.assert_close(left, right, rtol=1e-5, atol=1e-6)
+
+
+def test_f32_rows_that_the_kernel_does_not_take() -> None:
+    """It needs 64 packs of 16 bytes."""
+
+    def report(width: int) -> Report:
+        inputs = rows(7, width), rows(7, width, 1), vector(width)
+        return apply(post_grad(ar_source, *(value.float() for value in inputs)))
+
+    assert report(256).counts == {"allreduce_add_rms_norm": 1}
+    assert report(248).counts == {}
+    (refusal,) = report(248).refusals_of("allreduce_add_rms_norm")
+    assert refusal.message.endswith("H * itemsize(D) is 992, under the minimum 1024")
+
+
 @pytest.mark.parametrize("functionalized", [1, 2])
 def test_a_norm_that_writes_in_place(functionalized: int) -> None:
     def source(x: Tensor, residual: Tensor, weight: Tensor) -> Any:
