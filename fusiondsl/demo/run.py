@@ -1,18 +1,21 @@
-"""The demo's run: compile the shipped patterns, fuse the decoder, compare with eager."""
+"""The demo's run: compile the shipped patterns, fuse a decoder, compare with eager."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import fusiondsl
-from fusiondsl.demo.model import TP_GROUP, Decoder, ModelConfig, inputs
-from fusiondsl.demo.recorder import Recorder
+from fusiondsl.demo.config import TP_GROUP, ModelConfig
+from fusiondsl.demo.model import Decoder, inputs
+from fusiondsl.demo.recorder import Recorder, compile_graph
 from fusiondsl.demo.sites import SiteComparison
+from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import Report
 from fusiondsl.ir.program import Rule
 from fusiondsl.ops import reference_ops, register
@@ -29,57 +32,84 @@ TARGET = fusiondsl.Target(
 TOKENS = (7, 128)
 """One compiled graph, with a dynamic token dimension, serves both."""
 
+Outputs: TypeAlias = Mapping[int, Sequence[Tensor]]
+"""A decoder's by number of tokens."""
+
 
 @dataclass(frozen=True)
 class Measured:
-    """How the fused decoder's outputs compare with eager's at one number of tokens."""
+    """How a decoder's outputs compare with eager's."""
 
-    tokens: int
-    quantised: PackedComparison
-    """The decoder's output: fp8 codes and one f32 scale a token."""
+    output: Comparison | PackedComparison
+    """Codes and scales if the output is quantised."""
     norm: Comparison
     """A norm in the middle that is read unquantised."""
+
+    @property
+    def equal(self) -> bool:
+        return self.output.equal and self.norm.equal
 
 
 @dataclass(frozen=True)
 class Outcome:
-    families: Mapping[str, str]
-    """The pattern file each compiled rule comes from."""
+    config: ModelConfig
     reports: Sequence[Report]
     """One a graph that Inductor compiled."""
-    sites: Sequence[SiteComparison]
-    """Each fused call on the inputs of the last run."""
-    measured: Sequence[Measured]
+    sites: Mapping[int, Sequence[SiteComparison]]
+    """Each fused call, by number of tokens."""
+    fused: Mapping[int, Measured]
+    control: Mapping[int, Measured]
+    """Compiled in the same way, without rules."""
+    nudge: Mapping[int, Comparison]
+    """Inputs of which each is moved by one ulp, against the inputs."""
+    nudged: Mapping[int, Measured]
+    """What eager makes of that least difference."""
 
 
-def pattern_files() -> list[str]:
-    """The shipped rule files."""
+def shipped_rules() -> CompiledRules:
+    """Compiled, their ops registered."""
     root = patterns_root() / "rocm_aiter"
-    return sorted(str(path) for path in root.iterdir() if path.suffix in (".fuse", ".yaml"))
-
-
-def run(config: ModelConfig) -> Outcome:
-    """The whole demo; references stand in for the GPU kernels."""
-    rules = fusiondsl.load(*pattern_files()).compile(TARGET)
+    files = sorted(str(path) for path in root.iterdir() if path.suffix in (".fuse", ".yaml"))
+    rules = fusiondsl.load(*files).compile(TARGET)
     register(rules.program)
+    return rules
+
+
+def families(rules: CompiledRules) -> Mapping[str, str]:
+    """The family of each rule: rules of one file are one."""
+    return {rule.name: _file(rule) for rule in rules.program.rules}
+
+
+def _file(rule: Rule) -> str:
+    return PurePath(rule.span.source.name).stem if rule.span is not None else ""
+
+
+def run(config: ModelConfig, rules: CompiledRules) -> Outcome:
+    """One decoder; references stand in for the GPU kernels."""
     graph_pass = rules.graph_pass(tokens=range(1, config.max_tokens + 1))
     recorder = Recorder(graph_pass)
+    given = {tokens: inputs(config, tokens) for tokens in TOKENS}
+    moved = {tokens: (_nudged(hidden), at) for tokens, (hidden, at) in given.items()}
+    sites: dict[int, Sequence[SiteComparison]] = {}
     with reference_ops(), reference_world(_two_ranks), torch.no_grad():
         model = Decoder(config)
-        eager = {tokens: model(*inputs(config, tokens)) for tokens in TOKENS}
-        fused = _compiled_outputs(model, config, recorder)
-        sites = recorder.compare_sites()
+        eager = _outputs(model, given)
+        nudged = _outputs(model, moved)
+        compiled = torch.compile(model, backend=recorder.backend, fullgraph=True)
+        fused: dict[int, Sequence[Tensor]] = {}
+        for tokens in TOKENS:
+            fused[tokens] = compiled(*given[tokens])
+            sites[tokens] = recorder.compare_sites()
+        control = _outputs(torch.compile(model, backend=compile_graph, fullgraph=True), given)
     return Outcome(
-        {rule.name: _family(rule) for rule in rules.program.rules},
+        config,
         tuple(graph_pass.reports),
         sites,
-        [_measure(tokens, fused[tokens], eager[tokens]) for tokens in TOKENS],
+        _measured(config, fused, eager),
+        _measured(config, control, eager),
+        {tokens: compare(moved[tokens][0], given[tokens][0]) for tokens in TOKENS},
+        _measured(config, nudged, eager),
     )
-
-
-def _family(rule: Rule) -> str:
-    """Rules of one file are one family."""
-    return PurePath(rule.span.source.name).stem if rule.span is not None else ""
 
 
 def _two_ranks(x: Tensor, group: str) -> tuple[Tensor, Tensor]:
@@ -87,22 +117,22 @@ def _two_ranks(x: Tensor, group: str) -> tuple[Tensor, Tensor]:
     return x, x.roll(1, -1)
 
 
-def _compiled_outputs(
-    model: nn.Module, config: ModelConfig, recorder: Recorder
-) -> Mapping[int, Sequence[Tensor]]:
-    compiled = torch.compile(model, backend=recorder.backend, fullgraph=True)
-    outputs: dict[int, Sequence[Tensor]] = {}
-    for tokens in TOKENS:
-        hidden, positions = inputs(config, tokens)
-        torch._dynamo.mark_dynamic(hidden, 0)
-        torch._dynamo.mark_dynamic(positions, 0)
-        outputs[tokens] = compiled(hidden, positions)
-    return outputs
+def _nudged(x: Tensor) -> Tensor:
+    bits = x.view(torch.int16 if x.dtype.itemsize == 2 else torch.int32)
+    return (bits ^ 1).view(x.dtype)
 
 
-def _measure(tokens: int, fused: Sequence[Tensor], eager: Sequence[Tensor]) -> Measured:
-    return Measured(
-        tokens,
-        quantised=compare_fp8((fused[0], fused[1]), (eager[0], eager[1])),
-        norm=compare(fused[2], eager[2]),
-    )
+def _outputs(model: Callable[..., Any], given: Mapping[int, tuple[Tensor, Tensor]]) -> Outputs:
+    return {tokens: model(*arguments) for tokens, arguments in given.items()}
+
+
+def _measured(config: ModelConfig, outputs: Outputs, eager: Outputs) -> Mapping[int, Measured]:
+    return {tokens: _measure(config, outputs[tokens], eager[tokens]) for tokens in TOKENS}
+
+
+def _measure(config: ModelConfig, outputs: Sequence[Tensor], eager: Sequence[Tensor]) -> Measured:
+    norm = compare(outputs[-1], eager[-1])
+    if config.output == "none":
+        return Measured(compare(outputs[0], eager[0]), norm)
+    codes = compare_fp8((outputs[0], outputs[1]), (eager[0], eager[1]))
+    return Measured(codes, norm)

@@ -1,179 +1,96 @@
-"""Each fused call against the values it replaces, computed from the same inputs.
-
-A network carries every difference on and amplifies it, so its output says little about a single
-fusion. Here the graph before the pass is interpreted, and each new call is given those values.
-"""
+"""Each fused call against the values it replaces, computed from the same inputs."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
-from fusiondsl.engine.report import Fired, Report
+from fusiondsl.demo.replay import Recording, Replaced, Replay
+from fusiondsl.engine.report import Report
 from fusiondsl.ops.registry import declaration
-from fusiondsl.verify.numerics import Comparison, PackedComparison, compare, compare_fp8
+from fusiondsl.verify.numerics import (
+    Comparison,
+    PackedComparison,
+    compare,
+    compare_fp8,
+    compare_mxfp4,
+)
 
-
-@dataclass(frozen=True)
-class Replaced:
-    """A value of the graph before the pass, and what the fused call gives instead."""
-
-    rule: str
-    result: str
-    """The fused op's name for it, or the node's where the op is not one of ours."""
-    fused: Tensor
-    original: Tensor
+Quantity: TypeAlias = Literal["sum", "f32", "bf16", "fp8", "mxfp4", "product"]
+"""What is compared: sums for the residual stream; norms; codes and scales; a product of codes."""
 
 
 @dataclass(frozen=True)
 class SiteComparison:
     rule: str
+    node: str
+    """Where the rule matched, as in the report."""
     results: str
+    """The fused op's names, or the node's where the op is not one of ours."""
+    quantity: Quantity
+    width: int
+    """Elements of a row."""
     found: Comparison | PackedComparison
 
 
 def compare_sites(
     before: fx.GraphModule, after: fx.GraphModule, report: Report, arguments: Sequence[Any]
 ) -> list[SiteComparison]:
-    """One comparison a replaced value; fp8 codes are compared together with their scales."""
-    recording = _Recording(before)
-    recording.run(*arguments)
-    replay = _Replay(before, after, report, recording.values)
-    return [found for values in replay.sites() for found in _compared(values)]
+    """One comparison a replaced value; codes are compared together with their scales."""
+    replay = Replay(before, after, report, Recording(before, arguments).values)
+    return [found for values in replay.calls() for found in _compared(replay, values)]
 
 
-def _compared(values: Sequence[Replaced]) -> Iterator[SiteComparison]:
+def _compared(replay: Replay, values: Sequence[Replaced]) -> Iterator[SiteComparison]:
     codes = next((v for v in values if v.fused.dtype is torch.float8_e4m3fn), None)
     scales = next((v for v in values if v.fused.dtype is torch.float32), None)
-    packed = () if codes is None or scales is None else (codes, scales)
+    packed: tuple[Replaced, ...] = ()
     if codes is not None and scales is not None:
-        found = compare_fp8((codes.fused, scales.fused), (codes.original, scales.original))
-        yield SiteComparison(codes.rule, f"{codes.result}, {scales.result}", found)
+        packed = (codes, scales)
+        fp8 = compare_fp8((codes.fused, scales.fused), (codes.original, scales.original))
+        yield _comparison(codes, f"{_name(codes)}, {_name(scales)}", "fp8", fp8)
     for value in values:
+        if _is_product(value):
+            yield _comparison(value, "codes, scales", "mxfp4", _operand(replay, value))
         if not any(value is part for part in packed):
-            yield SiteComparison(value.rule, value.result, compare(value.fused, value.original))
+            found = compare(value.fused, value.original)
+            yield _comparison(value, _name(value), _quantity(value), found)
 
 
-class _Recording(fx.Interpreter):
-    """Keeps the value of every node."""
-
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.values: dict[str, Any] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        self.values[n.name] = value
-        return value
+def _comparison(
+    value: Replaced, results: str, quantity: Quantity, found: Comparison | PackedComparison
+) -> SiteComparison:
+    width = value.fused.shape[-1]
+    return SiteComparison(value.site.rule, value.site.node, results, quantity, width, found)
 
 
-class _Replay:
-    """Runs the new nodes of a rewritten graph on the values of the graph before."""
-
-    def __init__(
-        self,
-        before: fx.GraphModule,
-        after: fx.GraphModule,
-        report: Report,
-        values: Mapping[str, Any],
-    ) -> None:
-        self._old = {node.name: node for node in before.graph.nodes}
-        self._after = after
-        self._values = values
-        self._sites = {name: site for site in report.fired for name in site.new_nodes}
-        self._computed: dict[fx.Node, Any] = {}
-
-    def sites(self) -> Iterator[list[Replaced]]:
-        for node in self._after.graph.nodes:
-            if self._is_new(node):
-                self._computed[node] = self._evaluate(node)
-        for call in self._computed:
-            if call.target is operator.getitem:
-                continue
-            single = isinstance(self._computed[call], Tensor)
-            results = [call] if single else list(call.users)
-            replaced = [self._replaced(call, node) for node in results]
-            found = [value for value in replaced if value is not None]
-            if found:
-                yield found
-
-    def _is_new(self, node: fx.Node) -> bool:
-        """Written by a rule, or a `getitem` that now takes from such a call."""
-        if node.name in self._sites:
-            return True
-        return node.target is operator.getitem and node.args[0] in self._computed
-
-    def _evaluate(self, node: fx.Node) -> Any:
-        site = self._site(node)
-        args, kwargs = fx.map_arg(
-            (node.args, node.kwargs), lambda argument: self._value(argument, site)
-        )
-        assert callable(node.target)
-        return node.target(*args, **kwargs)
-
-    def _value(self, node: fx.Node, site: Fired) -> Any:
-        """As it was before the pass, unless it is made and used inside one site."""
-        if node not in self._computed:
-            return self._values[node.name]
-        original = None if self._site(node) is site else self._original(node)
-        return self._computed[node] if original is None else self._values[original]
-
-    def _site(self, node: fx.Node) -> Fired:
-        """The site that wrote a new node; a reused `getitem` belongs to its call."""
-        if node.name in self._sites:
-            return self._sites[node.name]
-        call = node.args[0]
-        assert isinstance(call, fx.Node)
-        return self._sites[call.name]
-
-    def _replaced(self, call: fx.Node, node: fx.Node) -> Replaced | None:
-        original = self._original(node) if node in self._computed else None
-        if original is None:
-            return None
-        result = _result_name(call, node)
-        value = self._computed[node]
-        return Replaced(self._site(call).rule, result, value, self._values[original])
-
-    def _original(self, node: fx.Node) -> str | None:
-        """The name of the value `node` replaces: what its users read in the graph before."""
-        if node.name in self._old:
-            return node.name
-        for user in node.users:
-            old = self._old.get(user.name)
-            if old is None:
-                continue
-            for now, then in zip(_inputs(user), _inputs(old), strict=True):
-                if now is node:
-                    return then.name
-        return self._anchor(node)
-
-    def _anchor(self, node: fx.Node) -> str | None:
-        """Only read by other new calls: where the match was anchored, if that is the value."""
-        anchor = self._site(node).node
-        now, then = self._computed[node], self._values[anchor]
-        if node.target is operator.getitem or not isinstance(then, Tensor):
-            return None
-        return anchor if (now.shape, now.dtype) == (then.shape, then.dtype) else None
+def _quantity(value: Replaced) -> Quantity:
+    if _is_product(value):
+        return "product"
+    if _name(value) == "residual_out":
+        return "sum"
+    return "f32" if value.fused.dtype is torch.float32 else "bf16"
 
 
-def _inputs(node: fx.Node) -> list[fx.Node]:
-    """The node's inputs in order, repeated ones included."""
-    inputs: list[fx.Node] = []
-    fx.map_arg((node.args, node.kwargs), inputs.append)
-    return inputs
+def _is_product(value: Replaced) -> bool:
+    name = value.was.target.name() if isinstance(value.was.target, torch._ops.OpOverload) else ""
+    return name == "fusiondsl::mxfp4_gemm"
 
 
-def _result_name(call: fx.Node, node: fx.Node) -> str:
-    found = (
-        declaration(call.target.name()) if isinstance(call.target, torch._ops.OpOverload) else None
-    )
-    if found is None:
-        return node.name
-    index = node.args[1] if node is not call else 0
-    assert isinstance(index, int)
-    return found[0].call_results[index].name
+def _operand(replay: Replay, value: Replaced) -> PackedComparison:
+    """The codes given to a GEMM, against those that the replaced GEMM made of its activation."""
+    activation = value.was.args[0]
+    assert isinstance(activation, fx.Node)
+    codes, scales = replay.arguments(value.call)[:2]
+    plain_codes, plain_scales = torch.ops.fusiondsl.mxfp4_quant(replay.recorded(activation))
+    return compare_mxfp4((codes, scales), (plain_codes, plain_scales))
+
+
+def _name(value: Replaced) -> str:
+    target = value.call.target
+    found = declaration(target.name()) if isinstance(target, torch._ops.OpOverload) else None
+    return value.call.name if found is None else found[0].call_results[value.index].name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fusiondsl.ops.references.mx import mxfp4_dequant, unpack
+from fusiondsl.ops.references.mx import GROUP, decode_scales, mxfp4_dequant, unpack
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -117,11 +117,20 @@ class PackedComparison:
 
     code_flips: float
     """Share of codes that differ."""
+    code_steps: int
+    """The most codes that one moved; for MX formats under equal scales only, as a scale that moves
+    doubles or halves what its codes stand for."""
     scale_flips: float
     """Share of scales that differ."""
+    scale_error: float
+    """The largest difference of two scales, relative to the larger one."""
     max_error: float
     """Of the dequantised values, relative to the largest magnitude."""
     mean_error: float
+
+    @property
+    def equal(self) -> bool:
+        return not self.code_flips and not self.scale_flips
 
 
 def compare_mxfp4(
@@ -129,8 +138,17 @@ def compare_mxfp4(
 ) -> PackedComparison:
     """Compares (codes, scales) of MXFP4."""
     maximum, mean = relative_error(mxfp4_dequant(*actual), mxfp4_dequant(*expected))
-    codes = unpack(actual[0]) != unpack(expected[0])
-    return PackedComparison(_share(codes), flip_rate(actual[1], expected[1]), maximum, mean)
+    left, right = unpack(actual[0]), unpack(expected[0])
+    alike = (actual[1] == expected[1]).repeat_interleave(GROUP, dim=-1)
+    steps = (_signed(left) - _signed(right)).abs() * alike
+    return PackedComparison(
+        code_flips=_share(left != right),
+        code_steps=int(steps.max()) if steps.numel() else 0,
+        scale_flips=flip_rate(actual[1], expected[1]),
+        scale_error=_scale_error(decode_scales(actual[1]), decode_scales(expected[1])),
+        max_error=maximum,
+        mean_error=mean,
+    )
 
 
 def compare_fp8(
@@ -139,7 +157,12 @@ def compare_fp8(
     """Compares (codes, scales) of FP8; one scale for each row or group of columns."""
     maximum, mean = relative_error(fp8_dequant(*actual), fp8_dequant(*expected))
     return PackedComparison(
-        flip_rate(actual[0], expected[0]), flip_rate(actual[1], expected[1]), maximum, mean
+        code_flips=flip_rate(actual[0], expected[0]),
+        code_steps=max_ulp(actual[0], expected[0]),
+        scale_flips=flip_rate(actual[1], expected[1]),
+        scale_error=_scale_error(actual[1], expected[1]),
+        max_error=maximum,
+        mean_error=mean,
     )
 
 
@@ -150,3 +173,16 @@ def fp8_dequant(codes: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return values * scale.reshape(())
     group = values.shape[-1] // scale.shape[-1]
     return values * scale.repeat_interleave(group, dim=-1)
+
+
+def _signed(codes: torch.Tensor) -> torch.Tensor:
+    """Numbers of e2m1 codes in the order of their values; both zeros are 0."""
+    magnitude = (codes & 7).to(torch.int8)
+    return torch.where(codes > 7, -magnitude, magnitude)
+
+
+def _scale_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    left, right = actual.double(), expected.double()
+    larger = torch.maximum(left.abs(), right.abs())
+    error = torch.where(larger == 0, larger, (left - right).abs() / larger)
+    return float(error.max()) if error.numel() else 0.0

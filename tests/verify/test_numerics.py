@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -52,12 +54,48 @@ def test_packed_mxfp4() -> None:
     x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
     codes, scales = mx.mxfp4_quant(x, "even")
     same = numerics.compare_mxfp4((codes, scales), (codes, scales))
-    assert same == numerics.PackedComparison(0.0, 0.0, 0.0, 0.0)
+    assert same == numerics.PackedComparison(0.0, 0, 0.0, 0.0, 0.0, 0.0)
+    assert same.equal
     changed = codes.clone()
     changed[0, 0] ^= 1
     one = numerics.compare_mxfp4((changed, scales), (codes, scales))
-    assert (one.code_flips, one.scale_flips) == (1 / 256, 0.0)
+    assert (one.code_flips, one.code_steps, one.scale_flips) == (1 / 256, 1, 0.0)
     assert 0 < one.max_error <= 1
+    assert not one.equal
+
+
+def test_steps_of_mxfp4_codes_go_through_zero() -> None:
+    scales = torch.full((1, 1), 127, dtype=torch.uint8)
+    zeros = torch.zeros(1, 16, dtype=torch.uint8)
+    ends = zeros.clone()
+    ends[0, 0] = 0x0F  # -6 and 0
+    minus_zero = zeros.clone()
+    minus_zero[0, 0] = 0x08
+    assert numerics.compare_mxfp4((ends, scales), (zeros, scales)).code_steps == 7
+    found = numerics.compare_mxfp4((minus_zero, scales), (zeros, scales))
+    assert (found.code_flips, found.code_steps) == (1 / 32, 0)
+
+
+def test_codes_under_another_scale_take_no_steps() -> None:
+    x = torch.randn(1, 64, generator=torch.Generator().manual_seed(0))
+    codes, scales = mx.mxfp4_quant(x, "even")
+    doubled = scales.clone()
+    doubled[0, 0] += 1
+    changed = codes.clone()
+    changed[0, 0] ^= 1
+    found = numerics.compare_mxfp4((changed, doubled), (codes, scales))
+    assert (found.code_steps, found.scale_flips, found.scale_error) == (0, 0.5, 0.5)
+
+
+def test_steps_and_scales_of_fp8() -> None:
+    codes = torch.tensor([[1.0, 2.0, -3.0, 448.0]]).to(torch.float8_e4m3fn)
+    moved = torch.tensor([[1.0, 2.25, -3.0, 384.0]]).to(torch.float8_e4m3fn)
+    scale = torch.ones(1, 1)
+    found = numerics.compare_fp8((moved, scale * 0.75), (codes, scale))
+    assert (found.code_flips, found.code_steps, found.scale_error) == (0.5, 2, 0.25)
+    lost = numerics.compare_fp8((moved, scale * float("nan")), (codes, scale))
+    assert math.isnan(lost.scale_error)
+    assert numerics.compare_fp8((codes, scale * 0), (codes, scale * 0)).scale_error == 0
 
 
 @pytest.mark.parametrize("group", [None, 32, 64])
