@@ -1,7 +1,8 @@
 """Compiled rules as a file: versioned, deterministic, checksummed data that executes nothing.
 
-Line one is a header (format, version, length and SHA-256 of the rest), line two the checked program
-and its target. Loading needs neither the parser nor the files the rules were written in.
+Line one is a header (format, version, layout, length and SHA-256 of the rest), line two the checked
+program and its target. Loading needs neither the parser nor the files the rules were written in,
+and nothing in it depends on a version of torch: forms are equations that were written, not traced.
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
-from fusiondsl.artifact.plain import Damaged, Json, decode, encode
+from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, decode, encode, layout
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Target
 
 FORMAT = "fusiondsl artifact"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".fused"
+MAX_BYTES = 16 << 20
+"""Of an artifact, which for the shipped rules has a hundredth of that."""
 
 _UNREADABLE = 2
-_MAX_BYTES = 1 << 30
+_MAX_HEADER = 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +45,16 @@ def dumps(program: ir.Program, target: Target) -> bytes:
     """The artifact as bytes, the same for the same program and target wherever it is made."""
     file_name = cache(_portable)
     program = replace(program, files=tuple(map(file_name, program.files)))
-    body = _json({"program": encode(program, file_name), "target": _target_data(target)})
+    try:
+        body = _body(program, target, file_name)
+    except TooDeep:
+        _refuse("FD645", f"the rules nest more than {MAX_DEPTH} deep")
+    if len(body) > MAX_BYTES - _MAX_HEADER:
+        _refuse("FD645", f"the rules need {len(body):,} bytes, and an artifact has {MAX_BYTES:,}")
     header: Json = {
         "format": FORMAT,
         "version": VERSION,
+        "layout": layout(),
         "writer": __version__,
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
@@ -54,15 +64,18 @@ def dumps(program: ir.Program, target: Target) -> bytes:
 
 def identity(program: ir.Program, target: Target) -> bytes:
     """SHA-256 of what the rules do: blind to the files they stand in and to where in them."""
-    content = {
-        "program": encode(replace(program, files=()), None),
-        "target": _target_data(target),
-    }
-    return hashlib.sha256(_json(content)).digest()
+    return hashlib.sha256(_body(replace(program, files=()), target, None)).digest()
+
+
+def _body(program: ir.Program, target: Target, file_name: Callable[[str], str] | None) -> bytes:
+    entries: Any = encode(program, file_name)
+    return _json({"program": entries, "target": _target_data(target)})
 
 
 def loads(data: bytes, name: str = "<artifact>") -> Artifact:
     """The program and target in `data`; refuses what is damaged or of another version."""
+    if len(data) > MAX_BYTES:
+        _refuse("FD641", f"`{name}` is larger than {MAX_BYTES >> 20} MiB, as no artifact is")
     head, _, body = data.partition(b"\n")
     digest = _checked_digest(head, body, name)
     try:
@@ -85,11 +98,9 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     name = os.fspath(path)
     try:
         with Path(name).open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         _refuse("FD640", f"cannot read `{name}`: {_reason(error)}")
-    if len(data) > _MAX_BYTES:
-        _refuse("FD641", f"`{name}` is larger than {_MAX_BYTES >> 20} MiB")
     return loads(data, name)
 
 
@@ -144,12 +155,12 @@ def _mode_for(place: Path) -> int:
 def _checked_digest(head: bytes, body: bytes, name: str) -> str:
     """The checksum of the body, where the header agrees with it."""
     try:
-        header = json.loads(head)
+        header = json.loads(head) if len(head) < _MAX_HEADER else None
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         _refuse("FD641", f"`{name}` is not an artifact of fusiondsl")
-    if header.get("version") != VERSION:
+    if (header.get("version"), header.get("layout")) != (VERSION, layout()):
         _refuse_version(header, name)
     body = body.removesuffix(b"\n")
     if header.get("bytes") != len(body):
@@ -162,12 +173,19 @@ def _checked_digest(head: bytes, body: bytes, name: str) -> str:
 
 
 def _refuse_version(header: dict[str, Any], name: str) -> NoReturn:
-    found, writer = str(header.get("version"))[:20], str(header.get("writer"))[:20]
+    found, own = (
+        f"{str(version)[:20]} ({str(parts)[:20]})"
+        for version, parts in (
+            (header.get("version"), header.get("layout")),
+            (VERSION, layout()),
+        )
+    )
     _refuse(
         "FD643",
         f"`{name}` has format version {found}, and this is fusiondsl {__version__}, which reads "
-        f"version {VERSION}",
-        help=f"fusiondsl {writer} wrote it: compile the rules again, or use that version",
+        f"version {own}",
+        help=f"fusiondsl {str(header.get('writer'))[:20]} wrote it: compile the rules again, or "
+        "use that version",
     )
 
 
@@ -232,6 +250,6 @@ def _target(data: Json) -> Target:
     for key, fact in values["facts"].items():
         if key not in ENV_FACTS:
             raise Damaged(f"unknown target fact {key!r}")
-        if not isinstance(fact, str | int | float):
+        if type(fact).__name__ != ENV_FACTS[key]:
             raise Damaged(f"{key} has a value of the wrong kind")
     return Target(**values)

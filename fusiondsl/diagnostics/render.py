@@ -110,7 +110,10 @@ class _Renderer:
         span = next(span for span, _, _ in self._spans() if span.source is source)
         line, column = source.position(span.start)
         where = f"{escaped(source.name)}:{line}:{column}"
-        lines = [" " * self._gutter + self._paint("gutter", arrow) + " " + where, self._bar()]
+        head = " " * self._gutter + self._paint("gutter", arrow) + " " + where
+        if not source.has_text:
+            return [head]
+        lines = [head, self._bar()]
         previous = 0
         for number in sorted({mark.line for mark in marks}):
             if previous and number > previous + 1:

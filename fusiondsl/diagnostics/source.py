@@ -25,6 +25,11 @@ class Source:
         return line, offset - self._line_starts[line - 1] + 1
 
     @property
+    def has_text(self) -> bool:
+        """Can the lines of a position be shown?"""
+        return True
+
+    @property
     def line_count(self) -> int:
         return len(self._line_starts)
 
@@ -62,3 +67,35 @@ class Span:
     def to(self, other: Span) -> Span:
         """The smallest span that covers both."""
         return Span(self.source, min(self.start, other.start), max(self.end, other.end))
+
+
+_COLUMNS = 1 << 32
+
+
+class Place(Source):
+    """A file whose text is not at hand; an offset in it is a line and a column in one number."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "")
+
+    @property
+    def has_text(self) -> bool:
+        return False
+
+    @staticmethod
+    def holds(line: int, column: int) -> bool:
+        """Can a file have this line and column, both from 1?"""
+        return 0 < line < _COLUMNS and 0 < column < _COLUMNS
+
+    def span(self, line: int, column: int) -> Span:
+        """The place before a character."""
+        offset = line * _COLUMNS + column
+        return Span(self, offset, offset)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        return divmod(offset, _COLUMNS)
+
+    def line(self, number: int) -> str:
+        return ""

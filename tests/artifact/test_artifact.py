@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusiondsl import artifact, ir
-from fusiondsl.artifact.plain import decode, encode
+from fusiondsl import __version__, artifact, ir
+from fusiondsl.artifact import format
+from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, decode, encode, layout
 from fusiondsl.diagnostics import FusionError, Source, Span
 from fusiondsl.dims import expr
 from fusiondsl.resources import patterns_root
@@ -94,6 +96,7 @@ DATA = artifact.dumps(PROGRAM, TARGET)
 def test_every_value_comes_back(value: object) -> None:
     plain = json.loads(json.dumps(encode(value)))
     back = decode(plain)
+    value = dict(sorted(value.items())) if isinstance(value, dict) else value
     assert back == value
     assert repr(back) == repr(value)  # equality does not tell 1 from 1.0 and true
 
@@ -199,6 +202,7 @@ def _sealed(body: bytes, **header: object) -> bytes:
     head = {
         "format": artifact.FORMAT,
         "version": artifact.VERSION,
+        "layout": layout(),
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
         **header,
@@ -228,9 +232,7 @@ def test_a_changed_byte_is_refused_or_in_the_writers_name(at: int, change: int) 
 def test_messages() -> None:
     assert _refused(b"") == ("FD641", "`a.fused` is not an artifact of fusiondsl")
     assert _refused(b"[1]\n") == ("FD641", "`a.fused` is not an artifact of fusiondsl")
-    code, message = _refused(_sealed(b"{}", version=2, writer="9.9"))
-    assert code == "FD643"
-    assert message.startswith("`a.fused` has format version 2, and this is fusiondsl ")
+    assert _refused(b" " * 2_000 + DATA) == ("FD641", "`a.fused` is not an artifact of fusiondsl")
     assert _refused(_sealed(b"{}", bytes=3)) == (
         "FD642",
         "`a.fused` is damaged: 2 bytes where 3 were written",
@@ -241,18 +243,68 @@ def test_messages() -> None:
     )
 
 
+@pytest.mark.parametrize("other", [{"version": 1}, {"version": 3}, {"layout": "0123456789abcdef"}])
+def test_another_version_is_refused(other: dict[str, object]) -> None:
+    with pytest.raises(FusionError) as caught:
+        artifact.loads(_sealed(b"{}", writer="9.9", **other), "a.fused")
+    (diagnostic,) = caught.value.diagnostics
+    found = {"version": artifact.VERSION, "layout": layout()} | other
+    assert diagnostic.code == "FD643"
+    assert diagnostic.message == (
+        f"`a.fused` has format version {found['version']} ({found['layout']}), and this is "
+        f"fusiondsl {__version__}, which reads version {artifact.VERSION} ({layout()})"
+    )
+    assert diagnostic.help == (
+        "fusiondsl 9.9 wrote it: compile the rules again, or use that version"
+    )
+
+
+def test_what_is_too_large_is_neither_read_nor_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(DATA) + format._MAX_HEADER
+    monkeypatch.setattr(format, "MAX_BYTES", size)
+    assert artifact.loads(DATA).program == PROGRAM
+    code, message = _refused(DATA + b" " * size)
+    assert (code, message) == ("FD641", "`a.fused` is larger than 0 MiB, as no artifact is")
+    monkeypatch.setattr(format, "MAX_BYTES", format._MAX_HEADER)
+    with pytest.raises(FusionError, match=r"FD645: the rules need [0-9,]+ bytes, and an artifact"):
+        artifact.dumps(PROGRAM, TARGET)
+
+
 def _content(**changes: Any) -> bytes:
     content = json.loads(DATA.split(b"\n")[1])
     for path, value in changes.items():
         place = content
         *way, last = path.split("__")
         for step in way:
-            place = place[int(step) if step.isdigit() else step]
-        if value is ...:
-            del place[last]
-        else:
-            place[last] = value
+            place = place[step]
+        place[last] = value
     return _sealed(json.dumps(content).encode())
+
+
+def _program_of(*entries: object) -> bytes:
+    return _content(program=list(entries))
+
+
+def _kind(cls: type) -> int:
+    """The number of a class, as an encoded instance shows it."""
+    empty = {ir.Rule: PROGRAM.rules[0], ir.Program: PROGRAM, ir.Ref: ir.Ref("x")}
+    known = {**empty, expr.Unary: expr.Unary("-", expr.Name("x"))}
+    last = encode(known[cls])[-1]
+    assert isinstance(last, list)
+    return last[0]
+
+
+def _nested(depth: int) -> list[object]:
+    """A minus of a minus of a minus."""
+    entries: list[object] = encode(expr.Unary("-", expr.Name("x")))[:-1]
+    name = len(entries) - 1
+    sign = entries.index("-")
+    return entries + [[_kind(expr.Unary), sign, name + i] for i in range(depth)]
+
+
+def _doubling(times: int) -> list[object]:
+    """A tuple of two tuples of two tuples: few entries, many parts."""
+    return [1, *([0, place, place] for place in range(times))]
 
 
 @pytest.mark.parametrize(
@@ -263,31 +315,44 @@ def _content(**changes: Any) -> bytes:
         (_sealed(b"{}"), "no 'program'"),
         (_sealed(b"[" * 100_000), "nested too deeply"),
         (_sealed(b"9" * 5_000), None),
-        (_content(program=1), "it holds no program"),
-        (_content(program__is="Popen"), "unknown class 'Popen'"),
-        (_content(program__is="Rule"), "Rule has no field 'dtype_sets'"),
-        (_content(program__extra=1), "Program has no field 'extra'"),
-        (_content(program__rules=...), "Program lacks its field 'rules'"),
-        (_content(program__rules={}), "Program.rules has a value of the wrong kind"),
-        (_content(program__rules__0__order=True), "Rule.order has a value of the wrong kind"),
+        (_sealed(b"\xff\xfe"), None),
+        (_content(program=1), "there are no values"),
+        (_program_of(), "there are no values"),
+        (_program_of(1), "it holds no program"),
+        (_program_of({}), "a value is an object"),
+        (_program_of([]), "a value is not made of places"),
+        (_program_of(1, [0, True]), "a value is not made of places"),
+        (_program_of(1, [0, -1]), "a value is not made of places"),
+        (_program_of(1, [0, 0.0]), "a value is not made of places"),
+        (_program_of(1, [0, [0]]), "a value is not made of places"),
+        (_program_of([0, 0]), "a value stands before its parts, or is of an unknown class"),
+        (_program_of(1, [1 << 80]), "a value stands before its parts, or is of an unknown class"),
+        (_program_of(1, [0, 1 << 80]), None),
+        (_program_of("x", [1, 0]), "a mapping is not from names to values"),
+        (_program_of(1, [1, 0, 0]), "a mapping is not from names to values"),
+        (_program_of("x", [1, 0, 0, 0, 0]), "a mapping has a name twice"),
+        (_program_of("x", [_kind(ir.Ref), 0, 0]), "Ref has 2 fields"),
+        (_program_of("x", [_kind(ir.Program)]), "Program has 0 fields"),
+        (_program_of(True, [_kind(ir.Ref), 0]), "Ref.name has a value of the wrong kind"),
         (
-            _content(program__rules__0__outputs=[["y"]]),
-            "Rule.outputs has a value of the wrong kind",
+            _program_of("-", [_kind(expr.Unary), 0, 0]),
+            "Unary.operand has a value of the wrong kind",
         ),
-        (_content(program__rules__0__at=[1]), "a position is not a file, a line and a column"),
+        (_program_of("f", [2, 0, 0, 0]), "a position is not a file, a line and a column"),
+        (_program_of("f", 0, 1, [2, 0, 1, 2]), "a position is not a file, a line and a column"),
         (
-            _content(program__rules__0__at=["f", 1 << 40, 1]),
+            _program_of("f", 1, 1 << 40, [2, 0, 1, 2]),
             "a position is not a file, a line and a column",
         ),
-        (
-            _content(program__rules__0__where__0__expr="H"),
-            "Condition.expr has a value of the wrong kind",
-        ),
+        (_program_of(*_nested(MAX_DEPTH)), "nested too deeply"),
+        (_program_of(*_nested(100_000)), "nested too deeply"),
+        (_program_of(*_doubling(60)), "it has more than 16,777,216 parts"),
         (_content(target=3), "the target is not complete"),
         (_content(target__arch=3), "target.arch has a value of the wrong kind"),
         (_content(target__tp_size=True), "target.tp_size has a value of the wrong kind"),
         (_content(target__facts={"env.new": 1}), "unknown target fact 'env.new'"),
         (_content(target__facts={"env.mx": []}), "env.mx has a value of the wrong kind"),
+        (_content(target__facts={"env.mx": 1}), "env.mx has a value of the wrong kind"),
     ],
 )
 def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
@@ -295,6 +360,44 @@ def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
     assert code == "FD642"
     assert message.startswith("`a.fused` is damaged: ")
     assert reason is None or message == f"`a.fused` is damaged: {reason}"
+
+
+def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
+    deepest = decode(_nested(MAX_DEPTH - 1))
+    assert encode(deepest)[-1] == _nested(MAX_DEPTH - 1)[-1]
+    rule = PROGRAM.rules[0]
+    where = (ir.Condition(None, expr.Unary("-", deepest)),)  # type: ignore[arg-type]
+    with pytest.raises(FusionError, match=r"FD645: the rules nest more than 250 deep"):
+        artifact.dumps(replace(PROGRAM, rules=(replace(rule, where=where),)), TARGET)
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(st.data())
+def test_a_changed_number_makes_another_program_or_is_refused(data: st.DataObject) -> None:
+    entries = json.loads(DATA.split(b"\n")[1])["program"]
+    at = data.draw(st.integers(0, len(entries) - 1))
+    entries[at] = data.draw(
+        st.one_of(
+            st.lists(st.integers(-2, len(entries) + 2), max_size=6),
+            st.sampled_from([None, True, 1.5, "x", 1 << 70, {}, [0]]),
+        )
+    )
+    try:
+        loaded = decode(entries)
+    except Damaged:
+        return
+    assert decode(encode(loaded)) == loaded
+
+
+def test_positions_need_no_memory() -> None:
+    far = (1 << 32) - 1
+    entries: list[object] = [1, "f", far, *([2, 1, 2, 2] for _ in range(10_000))]
+    tracemalloc.start()
+    span = decode(entries)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert str(span) == f"f:{far}:{far}"
+    assert peak < 10_000_000
 
 
 # --- files -------------------------------------------------------------------------------------

@@ -22,14 +22,21 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD643": CodeInfo(
         "artifact of another version",
-        "Artifacts carry the version of their format, and only that version is read: a guess at "
-        "another one could rewrite a graph wrongly. Compile the rules again with the installed "
-        "version.",
+        "Artifacts carry the version of their format and a digest of the layout of programs, and "
+        "only these are read: a guess at others could rewrite a graph wrongly. Compile the rules "
+        "again with the installed version. The version of torch does not matter: nothing in an "
+        "artifact is traced.",
     ),
     "FD644": CodeInfo(
         "file cannot be written",
         "The directory does not exist or may not be written to, or the disk is full. What was at "
         "that path before is unchanged.",
+    ),
+    "FD645": CodeInfo(
+        "rules too large for an artifact",
+        "Artifacts are read whole, so their size has a limit that is a hundred times what the "
+        "shipped rules need, and so has the depth of expressions. Compile parts of the rules into "
+        "artifacts of their own.",
     ),
     "FD650": CodeInfo(
         "arguments do not go together",
