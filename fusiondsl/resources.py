@@ -17,6 +17,11 @@ def grammar_file() -> Path:
     return data_root() / "grammar" / "fusion.lark"
 
 
+def tables_file() -> Path:
+    """The parser's tables, where the package was built with them."""
+    return data_root() / "grammar" / "tables.json"
+
+
 def patterns_root() -> Path:
     """What `import "fusiondsl:..."` is relative to."""
     return data_root() / "patterns"

@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "test": "run the examples of rules",
     "apply": "apply rules to a graph dump",
     "ops": "list declared ops, or show one",
+    "docs": "write a page for every rule and op",
+    "schema": "print the JSON Schema of YAML rule files",
     "explain": "explain a diagnostic code",
 }
 """Every subcommand with its summary; each is a module `fusiondsl.cli.<name>`."""

@@ -15,9 +15,9 @@ from lark.exceptions import UnexpectedInput
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.pause import collection_paused
-from fusiondsl.syntax import ast, errors
+from fusiondsl.syntax import ast, errors, tables
 from fusiondsl.syntax.build import Builder
-from fusiondsl.syntax.grammar import Brackets, LimitError, make_parser
+from fusiondsl.syntax.grammar import Brackets, LimitError, compile_grammar
 from fusiondsl.syntax.limits import MAX_SYNTAX_ERRORS
 
 _ITEM = re.compile(r"^(?:import|dtypes|let|table|extern|op|rule)(?![A-Za-z0-9_.])", re.MULTILINE)
@@ -34,7 +34,8 @@ class _Tools:
 @cache
 def _tools() -> _Tools:
     builder, brackets = Builder(), Brackets()
-    return _Tools(make_parser(builder, brackets), builder, brackets)
+    parser = tables.read(builder, brackets) or compile_grammar(builder, brackets)
+    return _Tools(parser, builder, brackets)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The parser made from `grammar/fusion.lark`: built once a process, with its bracket filter."""
+"""The parser made from `grammar/fusion.lark`, with its bracket filter."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Brackets(PostLex):
             yield token
 
 
-def make_parser(builder: Any, brackets: Brackets) -> Lark:
+def compile_grammar(builder: Any, brackets: Brackets) -> Lark:
     """A parser that calls `builder` while it reads; `builder` has a method a grammar rule."""
     return Lark(
         grammar_file().read_text(encoding="utf-8"),

@@ -21,6 +21,12 @@ def test_carries_grammar_and_every_pattern(installed: Installed) -> None:
     assert {"fusiondsl/_data/grammar/fusion.lark", "fusiondsl/py.typed"} <= names
 
 
+def test_starts_with_the_tables_it_carries(installed: Installed, tmp_path: Path) -> None:
+    program = "import fusiondsl.syntax.fuse as fuse; print(fuse._tools().parser.source_path)"
+    read = f'python -c "{program}"'
+    assert installed.run(read, tmp_path).stdout == "<deserialized>\n"
+
+
 def test_carries_no_tests_and_no_caches(installed: Installed) -> None:
     names = zipfile.ZipFile(installed.wheel).namelist()
     assert not [n for n in names if n.startswith("tests/") or "__pycache__" in n]

@@ -38,6 +38,11 @@ CODES: dict[str, CodeInfo] = {
         "shipped rules need, and so has the depth of expressions. Compile parts of the rules into "
         "artifacts of their own.",
     ),
+    "FD646": CodeInfo(
+        "directory holds other files",
+        "`fusiondsl docs` replaces a whole directory, so it writes only to one that is new, empty, "
+        "or holds nothing but pages it wrote before. Give another directory, or move the file.",
+    ),
     "FD650": CodeInfo(
         "arguments do not go together",
         "An artifact holds all its rules and the target they are compiled for, so it is given "
