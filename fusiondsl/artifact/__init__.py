@@ -8,6 +8,7 @@ from fusiondsl.artifact.format import (
     VERSION,
     Artifact,
     dumps,
+    file_namer,
     identity,
     is_artifact,
     load,
@@ -15,13 +16,16 @@ from fusiondsl.artifact.format import (
     save,
     write_atomically,
 )
+from fusiondsl.artifact.module import dump_python
 
 __all__ = [
     "FORMAT",
     "SUFFIX",
     "VERSION",
     "Artifact",
+    "dump_python",
     "dumps",
+    "file_namer",
     "identity",
     "is_artifact",
     "load",

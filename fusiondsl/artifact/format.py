@@ -43,7 +43,7 @@ class Artifact:
 
 def dumps(program: ir.Program, target: Target) -> bytes:
     """The artifact as bytes, the same for the same program and target wherever it is made."""
-    file_name = cache(_portable)
+    file_name = file_namer(program)
     program = replace(program, files=tuple(map(file_name, program.files)))
     try:
         body = _body(program, target, file_name)
@@ -214,13 +214,34 @@ def _json(data: Json) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _portable(file: str) -> str:
-    """The name of a rule file without what differs from machine to machine."""
-    for root, prefix in ((patterns_root(), "fusiondsl:"), (Path.cwd(), "")):
-        path = Path(file)
-        if path.is_absolute() and path.is_relative_to(root):
-            return prefix + path.relative_to(root).as_posix()
-    return file
+def file_namer(program: ir.Program) -> Callable[[str], str]:
+    """Names rule files without what differs from machine to machine.
+
+    Shipped files by their place among them, others by their place below the working directory, and
+    what lies elsewhere by its place below the directory that all such files are in.
+    """
+    roots = ((patterns_root(), "fusiondsl:"), (Path.cwd(), ""))
+
+    def place(file: str) -> str | None:
+        for root, prefix in roots:
+            if Path(file).is_relative_to(root):
+                return prefix + Path(file).relative_to(root).as_posix()
+        return None
+
+    elsewhere = [file for file in program.files if Path(file).is_absolute() and not place(file)]
+    common = os.path.commonpath([os.path.dirname(file) for file in elsewhere] or ["/"])  # noqa: PTH120
+
+    @cache
+    def name(file: str) -> str:
+        if not Path(file).is_absolute():
+            return file
+        known = place(file)
+        if known is not None:
+            return known
+        below = Path(file).is_relative_to(common) and file in elsewhere
+        return Path(file).relative_to(common).as_posix() if below else Path(file).name
+
+    return name
 
 
 def _target_data(target: Target) -> Json:

@@ -40,7 +40,7 @@ it."""
 MAX_PARTS = 1 << 24
 """Values of a program where each is counted wherever it is used."""
 
-_TUPLE, _MAPPING, _POSITION, _FIRST_CLASS = range(4)
+TUPLE, MAPPING, POSITION, FIRST_CLASS = range(4)
 _UNREPORTED = ("span", "func_span")
 """Positions inside expressions, which nothing reports once a program is checked."""
 
@@ -60,12 +60,12 @@ def _classes(module: types.ModuleType) -> list[type]:
 
 _EXPRESSIONS = _classes(expr)
 _PROGRAM = [cls for cls in _classes(ir) if cls not in _EXPRESSIONS]
-_CLASSES = _EXPRESSIONS + _PROGRAM
-_KINDS = {cls: number for number, cls in enumerate(_CLASSES, _FIRST_CLASS)}
+CLASSES = _EXPRESSIONS + _PROGRAM
+_KINDS = {cls: number for number, cls in enumerate(CLASSES, FIRST_CLASS)}
 
 
 @dataclass(frozen=True)
-class _Field:
+class Field:
     name: str
     hint: str
     default: object
@@ -73,11 +73,11 @@ class _Field:
 
 
 @cache
-def _fields(cls: type) -> tuple[_Field, ...]:
+def written_fields(cls: type) -> tuple[Field, ...]:
     """The fields that are written, in the order in which the class takes them."""
     unwritten = _UNREPORTED if cls in _EXPRESSIONS else ()
     return tuple(
-        _Field(field.name, str(field.type), field.default)
+        Field(field.name, str(field.type), field.default)
         for field in fields(cls)
         if field.name not in unwritten
     )
@@ -87,7 +87,7 @@ def _fields(cls: type) -> tuple[_Field, ...]:
 def layout() -> str:
     """Names the classes, their fields and types: data of another layout cannot be read."""
     described = [
-        (c.__module__, c.__name__, [(f.name, f.hint) for f in _fields(c)]) for c in _CLASSES
+        (c.__module__, c.__name__, [(f.name, f.hint) for f in written_fields(c)]) for c in CLASSES
     ]
     return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
 
@@ -136,9 +136,9 @@ class _Encoder:
     def _parts(self, value: object) -> tuple[int | None, list[object]]:
         """What `value` is written as; a scalar is its own only part."""
         if isinstance(value, tuple):
-            return _TUPLE, list(value)
+            return TUPLE, list(value)
         if isinstance(value, Mapping):
-            return _MAPPING, [part for pair in sorted(value.items()) for part in pair]
+            return MAPPING, [part for pair in sorted(value.items()) for part in pair]
         cls = type(value)
         if cls in _KINDS:
             return _KINDS[cls], self._fields_of(value)
@@ -148,7 +148,7 @@ class _Encoder:
 
     def _fields_of(self, value: object) -> list[object]:
         cls: Any = type(value)
-        written = _fields(cls)
+        written = written_fields(cls)
         parts = [getattr(value, field.name) for field in written]
         if self._file_name is None:
             parts = [None if isinstance(part, Span) else part for part in parts]
@@ -172,11 +172,11 @@ class _Encoder:
         assert self._file_name is not None
         line, column = span.source.position(span.start)
         parts = (self._file_name(span.source.name), line, column)
-        return self._node(_POSITION, [self._scalar(part) for part in parts])
+        return self._node(POSITION, [self._scalar(part) for part in parts])
 
     def _node(self, kind: int, places: list[int]) -> int:
         depth = max((self._depths[place] for place in places), default=0)
-        depth += kind >= _FIRST_CLASS
+        depth += kind >= FIRST_CLASS
         if depth > MAX_DEPTH:
             raise TooDeep
         entry = [kind, *places]
@@ -192,6 +192,11 @@ class _Encoder:
 
 def _is_leaf(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str | Span)
+
+
+def is_default(entry: Entry, field: Field) -> bool:
+    """Does an entry stand for the default of a field?"""
+    return entry == [TUPLE] if field.default == () else _same(entry, field.default)
 
 
 def _same(value: object, default: object) -> bool:
@@ -211,7 +216,7 @@ def decode(entries: object) -> object:
 
 class _Decoder:
     def __init__(self) -> None:
-        self._makers = (_tuple, _mapping, self._position, *map(_maker, _CLASSES))
+        self._makers = (_tuple, _mapping, self._position, *map(_maker, CLASSES))
         self._files: dict[str, Place] = {}
 
     def read(self, entries: list[Any]) -> object:
@@ -224,8 +229,8 @@ class _Decoder:
                 if type(entry) is list:
                     kind, places = entry[0], entry[1:]
                     size += sum(map(size_of, places))
-                    if places and kind != _POSITION:
-                        depth = max(map(depth_of, places)) + (kind >= _FIRST_CLASS)
+                    if places and kind != POSITION:
+                        depth = max(map(depth_of, places)) + (kind >= FIRST_CLASS)
                     if depth > MAX_DEPTH or size > MAX_PARTS:
                         raise Damaged(_beyond(depth))
                     value = makers[kind](list(map(value_of, places)))
@@ -293,7 +298,7 @@ def _maker(cls: type) -> Callable[[list[Any]], object]:
         return cls(*parts)
 
     def _misfitting(parts: list[Any]) -> str:
-        pairs = zip(_fields(cls), parts, checks, strict=False)
+        pairs = zip(written_fields(cls), parts, checks, strict=False)
         return next(field.name for field, part, check in pairs if not _fits(part, check))
 
     return make
@@ -314,8 +319,8 @@ def _misfit(value: object) -> bool:
 def _checks(cls: type) -> tuple[tuple[_Check, ...], int]:
     """A check for each field, and how many fields are always written."""
     hints = get_type_hints(cls)
-    places = [n for n, field in enumerate(_fields(cls), 1) if field.default is MISSING]
-    return tuple(_check(hints[field.name]) for field in _fields(cls)), max(places, default=0)
+    places = [n for n, field in enumerate(written_fields(cls), 1) if field.default is MISSING]
+    return tuple(_check(hints[field.name]) for field in written_fields(cls)), max(places, default=0)
 
 
 def _check(hint: Any) -> _Check:

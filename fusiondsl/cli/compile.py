@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from fusiondsl import artifact
+from fusiondsl import artifact, ir
 from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
@@ -27,32 +27,43 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_paths(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the artifact to FILE")
+    parser.add_argument(
+        "--python", metavar="FILE", help="write a Python module to FILE whose `RULES` are the rules"
+    )
     add_target(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.output is not None:
-        refuse_input_as_output(args.paths, args.output)
+    for output in filter(None, (args.output, args.python)):
+        refuse_input_as_output(args.paths, output)
+    if args.output is not None and args.python is not None:
+        refuse_input_as_output([args.output], args.python)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
 
     rows = CompiledRules(rules.program, rules.target).rows()
-    written = _write(args.output, rules)
+    written = _write(args, rules)
     _show(args, rules, rows, written)
     return console_of(args).exit_code()
 
 
-def _write(output: str | None, rules: Rules) -> int | None:
-    """The size of what was written."""
-    if output is None:
-        return None
-    data = artifact.dumps(rules.program, rules.target)
-    artifact.write_atomically(output, data)
-    return len(data)
+def _write(args: argparse.Namespace, rules: Rules) -> dict[str, int]:
+    """The files that were written, with their sizes; all are made before the first is written."""
+    makers = ((args.output, artifact.dumps), (args.python, _python))
+    made = {output: make(rules.program, rules.target) for output, make in makers if output}
+    for output, data in made.items():
+        artifact.write_atomically(output, data)
+    return {output: len(data) for output, data in made.items()}
 
 
-def _show(args: argparse.Namespace, rules: Rules, rows: list[PlanRow], written: int | None) -> None:
+def _python(program: ir.Program, target: Target) -> bytes:
+    return artifact.dump_python(program, target).encode("utf-8", "backslashreplace")
+
+
+def _show(
+    args: argparse.Namespace, rules: Rules, rows: list[PlanRow], written: dict[str, int]
+) -> None:
     console = console_of(args)
     headers = ("order", "rule", "eligible", "tokens", "forms, or why not")
     if rows:
@@ -60,12 +71,13 @@ def _show(args: argparse.Namespace, rules: Rules, rows: list[PlanRow], written: 
         console.print()
     eligible = sum(row.eligible for row in rows)
     console.print(f"{eligible} of {len(rows)} rules eligible for {describe(rules.target)}")
-    if written is not None:
-        console.print(f"wrote {args.output} ({written:,} bytes)")
+    for output, size in written.items():
+        console.print(f"wrote {output} ({size:,} bytes)")
     console.add(
         target=rules.target.known(),
         rules=[asdict(row) for row in rows],
         output=args.output,
+        python=args.python,
     )
 
 

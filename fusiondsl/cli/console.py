@@ -1,7 +1,7 @@
 """What a subcommand says, for people or as one JSON document.
 
 For people, results go to standard output and diagnostics to standard error. With `--format json`
-standard output is one object: `diagnostics`, and the parts the subcommand adds.
+standard output is one object: `version`, `diagnostics`, and the parts the subcommand adds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity
 from fusiondsl.diagnostics.render import render_all
 from fusiondsl.diagnostics.source import Span
 
+JSON_VERSION = 1
+"""Of the documents' shape: parts may be added, but none goes or changes within a version."""
+
 _STYLES = {"good": "\x1b[32m", "bad": "\x1b[31m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
 
@@ -28,7 +31,7 @@ class Console:
         self.json = format == "json"
         self.strict = strict
         self._color = color
-        self._document: dict[str, Any] = {"diagnostics": []}
+        self._document: dict[str, Any] = {"version": JSON_VERSION, "diagnostics": []}
         self._seen: list[Diagnostic] = []
 
     # --- saying --------------------------------------------------------------------------------
@@ -54,6 +57,13 @@ class Console:
         elif found:
             sys.stdout.flush()
             print(render_all(found, color=self._colored(sys.stderr)), end="", file=sys.stderr)
+
+    def complain(self, text: str) -> None:
+        """Says what stands in the way of the command and has no place in a file."""
+        if self.json:
+            self.add(error=text)
+        else:
+            print(f"fusiondsl: {text}", file=sys.stderr)
 
     def close(self) -> None:
         """Writes the JSON document, once everything is in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from fusiondsl import ir
 from fusiondsl.dims import render, show
@@ -94,6 +95,53 @@ def differences_text(differences: Iterable[ir.Difference]) -> str:
     return "; ".join(d.kind if d.value is None else f"{d.kind}: {d.value}" for d in differences)
 
 
+def declaration_data(op: ir.OpDecl) -> dict[str, Any]:
+    """Everything a declaration says, as JSON; types, bodies and conditions are texts."""
+    return {
+        "params": [_param_data(param) for param in op.params],
+        "results": [{"name": r.name, "type": type_text(r.type)} for r in op.results],
+        "means": None if op.means is None else list(step_lines(op.means)),
+        "forms": [_form_data(form) for form in op.forms],
+        "where": [condition_data(condition) for condition in op.where],
+        "available": [condition_data(condition) for condition in op.available],
+        "impls": list(map(_impl, op.impls)),
+        "effects": list(map(_effect, op.effects)),
+        "differs": list(map(_difference, op.differs)),
+    }
+
+
+def condition_data(condition: ir.Condition) -> dict[str, Any]:
+    return {"label": condition.label, "condition": render(condition.expr)}
+
+
+def _param_data(param: ir.Param) -> dict[str, Any]:
+    return {
+        "name": param.name,
+        "type": type_text(param.type),
+        "kind": param.kind,
+        "default": None if param.default is None else operand_text(param.default),
+        "keyword_only": param.keyword_only,
+    }
+
+
+def _form_data(form: ir.Form) -> dict[str, Any]:
+    return {
+        "name": form.name,
+        "body": list(step_lines(form.body)),
+        "fixed": {name: operand_text(value) for name, value in form.fixed},
+        "where": [condition_data(condition) for condition in form.where],
+        "differs": list(map(_difference, form.differs)),
+    }
+
+
+def _effect(effect: ir.Effect) -> str:
+    return f"{effect.resource}({', '.join(map(render, effect.args))})"
+
+
+def _difference(difference: ir.Difference) -> str:
+    return differences_text([difference])
+
+
 def details(op: ir.OpDecl) -> list[str]:
     """Everything a declaration says, a block a clause."""
     lines = [f"{'extern ' if op.extern else ''}op {signature(op)}"]
@@ -115,7 +163,7 @@ def _facts(op: ir.OpDecl) -> list[str]:
     if op.span is not None:
         facts.append(("declared", str(op.span)))
     for effect in op.effects:
-        facts.append(("effect", f"{effect.resource}({', '.join(map(render, effect.args))})"))
+        facts.append(("effect", _effect(effect)))
     if op.differs:
         facts.append(("differs", differences_text(op.differs)))
     width = max(len(name) for name, _ in facts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from fusiondsl.diagnostics.codes import CODES
 from fusiondsl.diagnostics.suggest import nearest
 
 if TYPE_CHECKING:
+    from fusiondsl.cli.console import Console
     from fusiondsl.cli.options import Subparsers
 
 _WIDTH = 88
@@ -38,17 +38,17 @@ def run(args: argparse.Namespace) -> int:
         return Exit.OK
     code = args.code.strip().upper()
     if code not in CODES:
-        return _unknown(args.code, code)
+        return _unknown(console_of(args), args.code, code)
     info = CODES[code]
     console.print(_text(code))
     console.add(code=code, title=info.title, explanation=info.explanation, example=info.example)
     return Exit.OK
 
 
-def _unknown(written: str, code: str) -> int:
+def _unknown(console: Console, written: str, code: str) -> int:
     near = nearest(code, CODES)
     hint = f"did you mean `{near}`?" if near else "`fusiondsl explain` lists all"
-    print(f"fusiondsl explain: no diagnostic has the code `{written}`; {hint}", file=sys.stderr)
+    console.complain(f"no diagnostic has the code `{written}`; {hint}")
     return Exit.USAGE
 
 

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.BROKEN_PIPE
     except OSError as error:
-        _complain(f"cannot write the output: {error.strerror}")
+        print(f"fusiondsl: cannot write the output: {error.strerror}", file=sys.stderr)
         return Exit.ENVIRONMENT
     return code
 
@@ -71,27 +71,23 @@ def _run(args: argparse.Namespace) -> int:
         raise
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "fusiondsl":
-            return _internal_error(error)
-        _complain(f"`fusiondsl {args.command}` needs the package `{error.name}`")
+            return _internal_error(args.console, error)
+        args.console.complain(f"`fusiondsl {args.command}` needs the package `{error.name}`")
         return Exit.ENVIRONMENT
     except Exception as error:
-        return _internal_error(error)
+        return _internal_error(args.console, error)
 
 
-def _internal_error(error: Exception) -> int:
+def _internal_error(console: Console, error: Exception) -> int:
     if os.environ.get(_TRACEBACK) == "1":
         raise error
     line = f"{type(error).__name__}: {error}".splitlines()[0]
-    _complain(
+    console.complain(
         f"internal error: {line}\n"
         f"This is a bug in fusiondsl {fusiondsl.__version__}. Please report it with the input and "
         f"the output of the same command with {_TRACEBACK}=1."
     )
     return Exit.INTERNAL
-
-
-def _complain(text: str) -> None:
-    print(f"fusiondsl: {text}", file=sys.stderr)
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from fusiondsl.diagnostics.escape import escaped
 
 _FENCE = "```"
+_CODE = re.compile(r"(`[^`]*`)")
 _MARKUP = re.compile(r"([\\`*_\[\]<>|])")
 
 
@@ -16,8 +17,10 @@ def heading(level: int, text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Text of an author as it is, whatever characters it has."""
-    return " ".join(_MARKUP.sub(r"\\\1", escaped(line)) for line in text.splitlines())
+    """Text of an author as it is, whatever characters it has; code in backticks stays code."""
+    line = escaped(" ".join(text.splitlines()))
+    parts = _CODE.split(line)
+    return "".join(part if _CODE.fullmatch(part) else _MARKUP.sub(r"\\\1", part) for part in parts)
 
 
 def code(text: str) -> str:

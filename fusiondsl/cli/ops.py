@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl import ir
-from fusiondsl.artifact.plain import encode
 from fusiondsl.cli.declaration import (
     condition_text,
+    declaration_data,
     details,
     differences_text,
     kind_of,
@@ -23,6 +22,7 @@ from fusiondsl.cli.table import table
 from fusiondsl.diagnostics.suggest import nearest
 
 if TYPE_CHECKING:
+    from fusiondsl.cli.console import Console
     from fusiondsl.cli.options import Subparsers
 
 _FILE_SUFFIXES = (".fuse", ".yaml", ".yml", ".fused")
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     ops = load_rules(args).program.ops
     for name in names:
         if name not in ops:
-            return _unknown(name, ops)
+            return _unknown(console_of(args), name, ops)
     if names:
         _show(args, {name: ops[name] for name in names})
     else:
@@ -71,10 +71,10 @@ def _is_path(word: str) -> bool:
     return "/" in word or Path(word).exists()
 
 
-def _unknown(name: str, ops: dict[str, ir.OpDecl]) -> int:
+def _unknown(console: Console, name: str, ops: dict[str, ir.OpDecl]) -> int:
     near = nearest(name, ops)
     hint = f"; did you mean `{near}`?" if near else ""
-    print(f"fusiondsl ops: no op is called `{name}`{hint}", file=sys.stderr)
+    console.complain(f"no op is called `{name}`{hint}")
     return Exit.USAGE
 
 
@@ -118,4 +118,6 @@ def _summary(name: str, op: ir.OpDecl) -> dict[str, Any]:
 def _show(args: argparse.Namespace, ops: dict[str, ir.OpDecl]) -> None:
     console = console_of(args)
     console.print("\n\n".join("\n".join(details(op)) for op in ops.values()))
-    console.add(ops=[{**_summary(n, op), "declaration": encode(op)} for n, op in ops.items()])
+    console.add(
+        ops=[{**_summary(n, op), "declaration": declaration_data(op)} for n, op in ops.items()]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from fusiondsl import ir
+from fusiondsl import artifact, ir
 from fusiondsl.cli import markdown as md
 from fusiondsl.cli.declaration import differences_text, kind_of, signature
 from fusiondsl.diagnostics.diagnostic import Diagnostics
@@ -31,6 +31,7 @@ def pages(program: ir.Program) -> dict[str, str]:
 class _Book:
     def __init__(self, program: ir.Program) -> None:
         self._program = program
+        self._file_name = artifact.file_namer(program)
         self._texts = _Texts()
         self._matching = _by_op(program, lambda rule: rule.match)
         self._writing = _by_op(program, lambda rule: rule.replace)
@@ -72,7 +73,7 @@ class _Book:
     # --- rules -----------------------------------------------------------------------------------
 
     def rule(self, rule: ir.Rule) -> str:
-        targets = [self._program.ops[name] for name in self._called(rule.replace)]
+        targets = {name: self._program.ops[name] for name in self._called(rule.replace)}
         return md.page(
             (
                 MARK,
@@ -80,8 +81,8 @@ class _Book:
                 md.prose(rule.doc or ""),
                 md.listed(self._rule_facts(rule)),
                 md.block(self._texts.of(rule.span), "fuse"),
-                *_section("Conditions", _conditions(rule, targets)),
-                *_section("Availability", _availability(targets)),
+                *_section("Conditions", self._conditions(rule, targets)),
+                *_section("Availability", self._availability(targets)),
                 *_section("Examples", _examples(rule)),
             )
         )
@@ -89,14 +90,16 @@ class _Book:
     def _rule_facts(self, rule: ir.Rule) -> Iterator[str]:
         yield f"matches {self._links(rule.match)}"
         yield f"writes {self._links(rule.replace)}"
-        yield f"order: {rule.order}" + _relative("before", rule.before) + _relative(
-            "after", rule.after
+        yield (
+            f"order: {rule.order}"
+            + _relative("before", rule.before)
+            + _relative("after", rule.after)
         )
         yield f"token range: {_token_range(rule)}"
         if rule.allow:
             yield f"may differ from the source by: {md.prose(differences_text(rule.allow))}"
         if rule.span is not None:
-            yield f"declared in {_at(rule.span)}"
+            yield f"declared in {self._at(rule.span)}"
 
     def _links(self, calls: Iterable[ir.Call]) -> str:
         called = self._called(calls)
@@ -113,14 +116,56 @@ class _Book:
                 MARK,
                 md.heading(1, md.code(name)),
                 md.prose(op.doc or ""),
-                md.listed(_op_facts(op)),
+                md.listed(self._op_facts(op)),
                 md.block(self._texts.of(op.span) or [signature(op)], "fuse"),
-                *_section("Conditions", _conditions_table(_op_conditions(op))),
-                *_section("Availability", _availability([op])),
+                *_section("Conditions", self._conditions_table(_op_conditions(name, op))),
+                *_section("Availability", self._availability({name: op})),
                 *_section("Rules that match it", _rule_links(self._matching.get(name, []))),
                 *_section("Rules that write it", _rule_links(self._writing.get(name, []))),
             )
         )
+
+    def _op_facts(self, op: ir.OpDecl) -> Iterator[str]:
+        yield f"kind: {kind_of(op)}"
+        yield f"torch op: {md.code(op.torch_name)}"
+        for effect in op.effects:
+            args = ", ".join(map(render, effect.args))
+            yield f"stays in order with what else uses {md.code(f'{effect.resource}({args})')}"
+        for impl in op.impls:
+            when = "" if impl.when is None else f" when {md.code(render(impl.when))}"
+            yield f"kernel: {md.code(impl.location)}{when}"
+        if op.differs:
+            yield f"may differ from its meaning by: {md.prose(differences_text(op.differs))}"
+        if op.span is not None:
+            yield f"declared in {self._at(op.span)}"
+
+    # --- conditions -------------------------------------------------------------------------------
+
+    def _conditions(self, rule: ir.Rule, targets: Mapping[str, ir.OpDecl]) -> str:
+        own = [("this rule", condition) for condition in rule.where]
+        of_targets = [row for name, op in targets.items() for row in _op_conditions(name, op)]
+        return self._conditions_table([*own, *of_targets])
+
+    def _conditions_table(self, rows: Iterable[tuple[str, ir.Condition]]) -> str:
+        cells = [
+            (
+                md.code(condition.label) if condition.label else "",
+                md.code(render(condition.expr)),
+                origin + ("" if condition.span is None else f", {self._at(condition.span)}"),
+            )
+            for origin, condition in rows
+        ]
+        return md.table(("label", "condition", "comes from"), cells) if cells else ""
+
+    def _availability(self, targets: Mapping[str, ir.OpDecl]) -> str:
+        return self._conditions_table(
+            (_link("../ops", name), condition)
+            for name, op in targets.items()
+            for condition in op.available
+        )
+
+    def _at(self, span: Span) -> str:
+        return md.code(f"{self._file_name(span.source.name)}:{span.line}")
 
 
 def _by_op(
@@ -146,64 +191,13 @@ def _section(title: str, content: str) -> tuple[str, ...]:
     return (md.heading(2, title), content) if content else ()
 
 
-def _at(span: Span) -> str:
-    """The file and line; where the file is known by its place on a machine, its name alone."""
-    name = span.source.name
-    return md.code(f"{name.rpartition('/')[2] if name.startswith('/') else name}:{span.line}")
-
-
 def _relative(word: str, rules: Iterable[str]) -> str:
     names_ = ", ".join(md.link(md.code(name), f"{name}.md") for name in rules)
     return f", {word} {names_}" if names_ else ""
 
 
-def _op_facts(op: ir.OpDecl) -> Iterator[str]:
-    yield f"kind: {kind_of(op)}"
-    yield f"torch op: {md.code(op.torch_name)}"
-    for effect in op.effects:
-        args = ", ".join(map(render, effect.args))
-        yield f"stays in order with what else uses {md.code(f'{effect.resource}({args})')}"
-    for impl in op.impls:
-        when = "" if impl.when is None else f" when {md.code(render(impl.when))}"
-        yield f"kernel: {md.code(impl.location)}{when}"
-    if op.differs:
-        yield f"may differ from its meaning by: {md.prose(differences_text(op.differs))}"
-    if op.span is not None:
-        yield f"declared in {_at(op.span)}"
-
-
-# --- conditions ----------------------------------------------------------------------------------
-
-
-def _conditions(rule: ir.Rule, targets: Iterable[ir.OpDecl]) -> str:
-    own = [("this rule", condition) for condition in rule.where]
-    return _conditions_table([*own, *(row for op in targets for row in _op_conditions(op))])
-
-
-def _op_conditions(op: ir.OpDecl) -> list[tuple[str, ir.Condition]]:
-    return [(_origin(op), condition) for condition in op.where]
-
-
-def _origin(op: ir.OpDecl) -> str:
-    return f"arguments of {_link('../ops', op.name)}"
-
-
-def _conditions_table(rows: Iterable[tuple[str, ir.Condition]]) -> str:
-    cells = [
-        (
-            md.code(condition.label) if condition.label else "",
-            md.code(render(condition.expr)),
-            origin + ("" if condition.span is None else f", {_at(condition.span)}"),
-        )
-        for origin, condition in rows
-    ]
-    return md.table(("label", "condition", "comes from"), cells) if cells else ""
-
-
-def _availability(targets: Iterable[ir.OpDecl]) -> str:
-    return _conditions_table(
-        (_link("../ops", op.name), condition) for op in targets for condition in op.available
-    )
+def _op_conditions(name: str, op: ir.OpDecl) -> list[tuple[str, ir.Condition]]:
+    return [(f"arguments of {_link('../ops', name)}", condition) for condition in op.where]
 
 
 def _token_range(rule: ir.Rule) -> str:

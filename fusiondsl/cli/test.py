@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_rules(args)
     names = [rule.name for rule in loaded.program.rules]
     if args.rule is not None and args.rule not in names:
-        return _unknown(args.rule, names)
+        return _unknown(console_of(args), args.rule, names)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.graphs.externs import define_missing
     from fusiondsl.verify.examples import run_rule
@@ -61,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FINDINGS if failed else console.exit_code()
 
 
-def _unknown(name: str, names: list[str]) -> int:
+def _unknown(console: Console, name: str, names: list[str]) -> int:
     near = nearest(name, names)
     hint = f"; did you mean `{near}`?" if near else ""
-    print(f"fusiondsl test: no rule is called `{name}`{hint}", file=sys.stderr)
+    console.complain(f"no rule is called `{name}`{hint}")
     return Exit.USAGE
 
 

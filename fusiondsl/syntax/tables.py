@@ -29,10 +29,8 @@ def key() -> str:
 def write() -> Path:
     """Makes the file, whole or not at all."""
     parser = compile_grammar(_Callbacks(), Brackets())
-    data, memo = parser.memo_serialize([TerminalDef, Rule])  # type: ignore[no-untyped-call]
-    data["options"] = {
-        name: value for name, value in data["options"].items() if _is_plain(value)
-    }
+    data, memo = parser.memo_serialize([TerminalDef, Rule])
+    data["options"] = {name: value for name, value in data["options"].items() if _is_plain(value)}
     text = json.dumps({"key": key(), "data": data, "memo": memo}, separators=(",", ":"))
     place = tables_file()
     temporary = place.with_suffix(".new")

@@ -55,9 +55,9 @@ def test_an_unknown_code(run: Run) -> None:
     done = run("explain", "FD6433")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "fusiondsl explain: no diagnostic has the code `FD6433`; did you mean `FD643`?\n"
+        "fusiondsl: no diagnostic has the code `FD6433`; did you mean `FD643`?\n"
     )
     done = run("explain", "zebra")
     assert done.err == (
-        "fusiondsl explain: no diagnostic has the code `zebra`; `fusiondsl explain` lists all\n"
+        "fusiondsl: no diagnostic has the code `zebra`; `fusiondsl explain` lists all\n"
     )

@@ -64,8 +64,8 @@ def test_shipped_ops(run: Run) -> None:
 def test_an_unknown_op(run: Run) -> None:
     done = run("ops", "rms_nrom")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "fusiondsl ops: no op is called `rms_nrom`; did you mean `rms_norm`?\n"
-    assert run("ops", "pack.fuse", "zebra").err == "fusiondsl ops: no op is called `zebra`\n"
+    assert done.err == "fusiondsl: no op is called `rms_nrom`; did you mean `rms_norm`?\n"
+    assert run("ops", "pack.fuse", "zebra").err == "fusiondsl: no op is called `zebra`\n"
 
 
 def test_an_artifact(run: Run) -> None:

@@ -92,7 +92,7 @@ def test_an_artifact_can_be_tested(run: Run) -> None:
 def test_an_unknown_rule(run: Run) -> None:
     done = run("test", "pack.fuse", "--rule", "scale_ad")
     assert (done.code, done.out) == (2, "")
-    assert done.err == ("fusiondsl test: no rule is called `scale_ad`; did you mean `scale_add`?\n")
+    assert done.err == ("fusiondsl: no rule is called `scale_ad`; did you mean `scale_add`?\n")
 
 
 def test_json(run: Run) -> None:
