@@ -82,8 +82,8 @@ def _target_lines(target: Target) -> list[str]:
         ("tp_size=", target.tp_size),
         ("tp_group=", target.tp_group),
     ]
-    items = [(name, _Text(_scalar(value))) for name, value in parts if value is not None]
-    facts = [(f"{_scalar(name)}: ", _Text(_scalar(target.facts[name]))) for name in target.facts]
+    items = [(name, _atom(_scalar(value))) for name, value in parts if value is not None]
+    facts = [(f"{_scalar(name)}: ", _atom(_scalar(target.facts[name]))) for name in target.facts]
     if facts:
         items.append(("facts=", _group("{", sorted(facts, key=lambda fact: fact[0]), "}")))
     return _laid_out(_group("Target(", items, ")"), "TARGET = ", "", "")

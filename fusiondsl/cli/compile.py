@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fusiondsl import artifact, ir
-from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
+from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output, refuse_one_file_for_two
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
 from fusiondsl.target import Target
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     for output in filter(None, (args.output, args.python)):
         refuse_input_as_output(args.paths, output)
     if args.output is not None and args.python is not None:
-        refuse_input_as_output([args.output], args.python)
+        refuse_one_file_for_two(args.output, args.python)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
 

@@ -156,6 +156,23 @@ def test_it_does_not_depend_on_where_the_files_lie(
     assert str(loaded.rules[0].span) == "rules/norms.fuse:1:6"
 
 
+def test_files_elsewhere_have_no_place_on_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    texts = set()
+    for root in ("/home/a/rules", "/srv/packs/b"):
+        files = (f"{root}/norms.fuse", f"{root}/ops/norms.fuse")
+        source = Source(files[1], SOURCE.text)
+        rule = replace(PROGRAM.rules[0], span=Span(source, 5, 6))
+        texts.add(artifact.dumps(replace(PROGRAM, rules=(rule,), files=files), TARGET))
+    (text,) = texts
+    loaded = artifact.loads(text).program
+    assert loaded.files == ("norms.fuse", "ops/norms.fuse")
+    assert str(loaded.rules[0].span) == "ops/norms.fuse:1:6"
+
+
 def test_the_digest_is_of_the_content() -> None:
     first = artifact.loads(DATA).digest
     other = artifact.loads(artifact.dumps(PROGRAM, Target("gfx942"))).digest

@@ -89,6 +89,20 @@ def test_arguments_that_do_not_go_together(
     assert (place / "pack.fuse").read_text() == before
 
 
+def test_the_module(run: Run, place: Path) -> None:
+    done = run("compile", "pack.fuse", "-o", "pack.fused", "--python", "rules.py")
+    sizes = [(place / name).stat().st_size for name in ("pack.fused", "rules.py")]
+    assert done.out.endswith(
+        f"\nwrote pack.fused ({sizes[0]:,} bytes)\nwrote rules.py ({sizes[1]:,} bytes)\n"
+    )
+    same = run("compile", "pack.fuse", "-o", "same", "--python", "./same")
+    assert (same.code, same.out) == (2, "")
+    assert same.err == (
+        "error[FD650]: the artifact and the module cannot both be `./same`\n\n1 error\n"
+    )
+    assert not (place / "same").exists()
+
+
 def test_a_damaged_artifact(run: Run, place: Path) -> None:
     run("compile", "pack.fuse", "-o", "pack.fused")
     data = (place / "pack.fused").read_bytes()
@@ -118,6 +132,7 @@ def test_a_place_that_cannot_be_written(run: Run) -> None:
 def test_json(run: Run) -> None:
     done = run("compile", "pack.fuse", "--target", "gfx950", "--format", "json")
     assert json.loads(done.out) == {
+        "version": 1,
         "diagnostics": [],
         "target": {"env.arch": "gfx950", "env.mx": True},
         "rules": [
@@ -131,6 +146,7 @@ def test_json(run: Run) -> None:
             }
         ],
         "output": None,
+        "python": None,
     }
 
 

@@ -16,9 +16,10 @@ def test_one_code(run: Run) -> None:
     assert done.out == (
         "FD643: artifact of another version\n"
         "\n"
-        "Artifacts carry the version of their format, and only that version is read: a guess at\n"
-        "another one could rewrite a graph wrongly. Compile the rules again with the installed\n"
-        "version.\n"
+        "Artifacts carry the version of their format and a digest of the layout of programs, and\n"
+        "only these are read: a guess at others could rewrite a graph wrongly. Compile the rules\n"
+        "again with the installed version. The version of torch does not matter: nothing in an\n"
+        "artifact is traced.\n"
     )
     assert run("explain", " fd643 ").out == done.out
 
@@ -43,6 +44,7 @@ def test_json(run: Run) -> None:
     document = json.loads(run("explain", "FD640", "--format", "json").out)
     info = CODES["FD640"]
     assert document == {
+        "version": 1,
         "diagnostics": [],
         "code": "FD640",
         "title": info.title,
@@ -54,9 +56,7 @@ def test_json(run: Run) -> None:
 def test_an_unknown_code(run: Run) -> None:
     done = run("explain", "FD6433")
     assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "fusiondsl: no diagnostic has the code `FD6433`; did you mean `FD643`?\n"
-    )
+    assert done.err == ("fusiondsl: no diagnostic has the code `FD6433`; did you mean `FD643`?\n")
     done = run("explain", "zebra")
     assert done.err == (
         "fusiondsl: no diagnostic has the code `zebra`; `fusiondsl explain` lists all\n"

@@ -90,4 +90,23 @@ def test_json(run: Run) -> None:
     }
     words = ("ops", "pack.fuse", "cli_demo.scale_add", "--format", "json")
     (one,) = json.loads(run(*words).out)["ops"]
-    assert one["declaration"]["is"] == "OpDecl"
+    assert one["declaration"] == {
+        "params": [
+            {
+                "name": name,
+                "type": "D[t.., H]",
+                "kind": "read",
+                "default": None,
+                "keyword_only": False,
+            }
+            for name in ("x", "y")
+        ],
+        "results": [{"name": "z", "type": "D[t.., H]"}],
+        "means": ["%0 = prim.mul(x, 2.0)", "z = prim.add(%0, y)"],
+        "forms": [],
+        "where": [],
+        "available": [{"label": "arch", "condition": 'env.arch in ("gfx942", "gfx950")'}],
+        "impls": ['"cli_demo.kernels:scale_add"(x, y) -> z'],
+        "effects": [],
+        "differs": [],
+    }
