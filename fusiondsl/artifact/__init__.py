@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusiondsl.artifact.format import (
     FORMAT,
+    MAX_BYTES,
     SUFFIX,
     VERSION,
     Artifact,
@@ -20,6 +21,7 @@ from fusiondsl.artifact.module import dump_python
 
 __all__ = [
     "FORMAT",
+    "MAX_BYTES",
     "SUFFIX",
     "VERSION",
     "Artifact",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import fusiondsl
 from fusiondsl import artifact
+from fusiondsl.artifact.plain import layout
 from fusiondsl.target import Target
 from tests.cli.conftest import Run
 
@@ -103,13 +107,79 @@ def test_the_module(run: Run, place: Path) -> None:
     assert not (place / "same").exists()
 
 
-def test_a_damaged_artifact(run: Run, place: Path) -> None:
+def _sealed(data: bytes, **header: object) -> bytes:
+    """An artifact whose header agrees with its content, whoever wrote it."""
+    head, body = data.split(b"\n")[:2]
+    sealed = {
+        **json.loads(head),
+        "bytes": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+        **header,
+    }
+    return json.dumps(sealed).encode() + b"\n" + body + b"\n"
+
+
+def _with_body(data: bytes, body: bytes) -> bytes:
+    return _sealed(data.split(b"\n")[0] + b"\n" + body + b"\n")
+
+
+VERSION = f"fusiondsl {fusiondsl.__version__}, which reads version {artifact.VERSION} ({layout()})"
+HELP = "  = help: fusiondsl 9.0 wrote it: compile the rules again, or use that version"
+BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda data: b"", "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n"),
+    "a rule file": (
+        lambda data: b"rule a() {}\n",
+        "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n",
+    ),
+    "truncated": (
+        lambda data: data[: data.index(b"\n") + 100],
+        "error[FD642]: `bad.fused` is damaged: 99 bytes where {size} were written\n",
+    ),
+    "tampered": (
+        lambda data: data.replace(b'"scale_add"', b'"scale_odd"'),
+        "error[FD642]: `bad.fused` is damaged: its checksum differs\n",
+    ),
+    "newer": (
+        lambda data: _sealed(data, version=9, layout="?", writer="9.0"),
+        f"error[FD643]: `bad.fused` has format version 9 (?), and this is {VERSION}\n{HELP}\n",
+    ),
+    "deep": (
+        lambda data: _with_body(data, b"[" * 1_000_000),
+        "error[FD642]: `bad.fused` is damaged: nested too deeply\n",
+    ),
+    "shared": (
+        lambda data: _with_body(
+            data,
+            json.dumps({"program": [1, *([0, n, n] for n in range(100))], "target": {}}).encode(),
+        ),
+        "error[FD642]: `bad.fused` is damaged: it has more than 16,777,216 parts\n",
+    ),
+    "long": (
+        lambda data: data + b" " * artifact.MAX_BYTES,
+        "error[FD641]: `bad.fused` is larger than 16 MiB, as no artifact is\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARTIFACTS)
+@pytest.mark.parametrize(
+    "words",
+    [("compile", "-o", "new.fused", "--python", "new.py"), ("ops",), ("apply", "--graph", "x")],
+    ids=lambda words: words[0],
+)
+def test_bad_artifacts_are_refused_with_the_reason(
+    run: Run, place: Path, name: str, words: tuple[str, ...]
+) -> None:
     run("compile", "pack.fuse", "-o", "pack.fused")
     data = (place / "pack.fused").read_bytes()
-    (place / "pack.fused").write_bytes(data[:-10])
-    done = run("compile", "pack.fused")
-    assert done.code == 2
-    assert done.err.startswith("error[FD642]: `pack.fused` is damaged: ")
+    damage, message = BAD_ARTIFACTS[name]
+    (place / "bad.fused").write_bytes(damage(data))
+    command, *options = words
+    done = run(command, "bad.fused", *options)
+    assert (done.code, done.out) == (2, "")
+    size = json.loads(data.split(b"\n")[0])["bytes"]
+    assert done.err == message.replace("{size}", str(size)) + "\n1 error\n"
+    assert not [path.name for path in place.iterdir() if path.name.startswith(("new", "."))]
 
 
 def test_nothing_is_written_for_rules_that_do_not_compile(run: Run, place: Path) -> None:
