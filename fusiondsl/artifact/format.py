@@ -1,8 +1,8 @@
 """Compiled rules as a file: versioned, deterministic, checksummed data that executes nothing.
 
-Line one is a header (format, version, layout, length and SHA-256 of the rest), line two the checked
-program and its target. Loading needs neither the parser nor the files the rules were written in,
-and nothing in it depends on a version of torch: forms are equations that were written, not traced.
+Line one is a header (format, version, layout, length and SHA-256 of the rest), line two the target,
+line three the checked program. Loading needs neither the parser nor the files the rules were
+written in, and nothing in it depends on a version of torch: forms are equations, not traces.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
 from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, decode, encode, layout
+from fusiondsl.artifact.sound import check_sound
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Target
@@ -35,10 +37,24 @@ _MAX_HEADER = 1 << 10
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    program: ir.Program
+    """An undamaged artifact; the program is made from its data when it is first asked for."""
+
+    name: str
+    """How messages call it."""
     target: Target
     digest: str
     """SHA-256 of all that the file holds, positions of rules included."""
+    _entries: bytes = field(repr=False)
+
+    @cached_property
+    def program(self) -> ir.Program:
+        """Raises `FusionError` where the data is no program, though its checksum is right."""
+        with _damage_refused(self.name):
+            program = decode(json.loads(self._entries))
+            if not isinstance(program, ir.Program):
+                raise Damaged("it holds no program")
+            check_sound(program)
+            return program
 
 
 def dumps(program: ir.Program, target: Target) -> bytes:
@@ -69,24 +85,26 @@ def identity(program: ir.Program, target: Target) -> bytes:
 
 def _body(program: ir.Program, target: Target, file_name: Callable[[str], str] | None) -> bytes:
     entries: Any = encode(program, file_name)
-    return _json({"program": entries, "target": _target_data(target)})
+    return _json(_target_data(target)) + b"\n" + _json(entries)
 
 
 def loads(data: bytes, name: str = "<artifact>") -> Artifact:
-    """The program and target in `data`; refuses what is damaged or of another version."""
+    """The artifact in `data`; refuses what is damaged or of another version."""
     if len(data) > MAX_BYTES:
         _refuse("FD641", f"`{name}` is larger than {MAX_BYTES >> 20} MiB, as no artifact is")
     head, _, body = data.partition(b"\n")
     digest = _checked_digest(head, body, name)
+    first, _, entries = body.partition(b"\n")
+    with _damage_refused(name):
+        return Artifact(name, _target(json.loads(first)), digest, entries)
+
+
+@contextmanager
+def _damage_refused(name: str) -> Iterator[None]:
     try:
-        content = json.loads(body)
-        program = decode(content["program"])
-        target = _target(content["target"])
-    except (Damaged, KeyError, TypeError, ValueError, RecursionError) as error:
+        yield
+    except (Damaged, TypeError, ValueError, RecursionError) as error:
         _refuse("FD642", f"`{name}` is damaged: {_shown(error)}")
-    if not isinstance(program, ir.Program):
-        _refuse("FD642", f"`{name}` is damaged: it holds no program")
-    return Artifact(program, target, digest)
 
 
 def save(path: str | os.PathLike[str], program: ir.Program, target: Target) -> None:
@@ -202,8 +220,7 @@ def _reason(error: Exception) -> str:
 def _shown(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    text = f"no {error}" if isinstance(error, KeyError) else str(error)
-    return text[:200]
+    return str(error)[:200]
 
 
 # --- content -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -73,7 +72,8 @@ def _op(name: str, x: ir.Param) -> ir.OpDecl:
         (),
     )
     return ir.OpDecl(
-        name, False, "default", (x,), (ir.Result("y", x.type),), (means,), False, (), (), (), (),
+        name, False, "default", (x, ir.Param("k", ir.ScalarType("float"))),
+        (ir.Result("y", x.type), ir.Result("z", x.type)), (means,), False, (), (), (), (),
         (ir.Effect("communicator", (expr.Name("g"),)),), (),
     )  # fmt: skip
 
@@ -208,7 +208,7 @@ def test_loading_imports_neither_parser_nor_torch(tmp_path: Path) -> None:
 
 def _refused(data: bytes) -> tuple[str, str]:
     with pytest.raises(FusionError) as caught:
-        artifact.loads(data, "a.fused")
+        _ = artifact.loads(data, "a.fused").program
     assert caught.value.exit_code == 2
     (diagnostic,) = caught.value.diagnostics
     return diagnostic.code, diagnostic.message
@@ -287,15 +287,16 @@ def test_what_is_too_large_is_neither_read_nor_written(monkeypatch: pytest.Monke
         artifact.dumps(PROGRAM, TARGET)
 
 
-def _content(**changes: Any) -> bytes:
-    content = json.loads(DATA.split(b"\n")[1])
-    for path, value in changes.items():
-        place = content
-        *way, last = path.split("__")
-        for step in way:
-            place = place[step]
-        place[last] = value
-    return _sealed(json.dumps(content).encode())
+def _content(target: object = None, program: object = None) -> bytes:
+    own = [json.loads(line) for line in DATA.split(b"\n")[1:3]]
+    lines = [
+        mine if given is None else given for given, mine in zip((target, program), own, strict=True)
+    ]
+    return _sealed(b"\n".join(json.dumps(line).encode() for line in lines))
+
+
+def _target(**changes: object) -> bytes:
+    return _content(target={**json.loads(DATA.split(b"\n")[1]), **changes})
 
 
 def _program_of(*entries: object) -> bytes:
@@ -328,8 +329,8 @@ def _doubling(times: int) -> list[object]:
     ("data", "reason"),
     [
         (_sealed(b"{"), None),
-        (_sealed(b"[]"), None),
-        (_sealed(b"{}"), "no 'program'"),
+        (_sealed(b"[]"), "the target is not complete"),
+        (_sealed(b"{}"), "the target is not complete"),
         (_sealed(b"[" * 100_000), "nested too deeply"),
         (_sealed(b"9" * 5_000), None),
         (_sealed(b"\xff\xfe"), None),
@@ -362,14 +363,14 @@ def _doubling(times: int) -> list[object]:
             "a position is not a file, a line and a column",
         ),
         (_program_of(*_nested(MAX_DEPTH)), "nested too deeply"),
-        (_program_of(*_nested(100_000)), "nested too deeply"),
+        (_program_of(*_nested(5_000)), "nested too deeply"),
         (_program_of(*_doubling(60)), "it has more than 16,777,216 parts"),
         (_content(target=3), "the target is not complete"),
-        (_content(target__arch=3), "target.arch has a value of the wrong kind"),
-        (_content(target__tp_size=True), "target.tp_size has a value of the wrong kind"),
-        (_content(target__facts={"env.new": 1}), "unknown target fact 'env.new'"),
-        (_content(target__facts={"env.mx": []}), "env.mx has a value of the wrong kind"),
-        (_content(target__facts={"env.mx": 1}), "env.mx has a value of the wrong kind"),
+        (_target(arch=3), "target.arch has a value of the wrong kind"),
+        (_target(tp_size=True), "target.tp_size has a value of the wrong kind"),
+        (_target(facts={"env.new": 1}), "unknown target fact 'env.new'"),
+        (_target(facts={"env.mx": []}), "env.mx has a value of the wrong kind"),
+        (_target(facts={"env.mx": 1}), "env.mx has a value of the wrong kind"),
     ],
 )
 def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
@@ -377,6 +378,39 @@ def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
     assert code == "FD642"
     assert message.startswith("`a.fused` is damaged: ")
     assert reason is None or message == f"`a.fused` is damaged: {reason}"
+
+
+def _rule(**changes: object) -> bytes:
+    rule = replace(PROGRAM.rules[0], **changes)  # type: ignore[arg-type]
+    return artifact.dumps(replace(PROGRAM, rules=(rule,)), TARGET)
+
+
+CALL = PROGRAM.rules[0].match[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (_rule(match=(replace(CALL, op="os.system"),)), "calls 'os.system', which is no op"),
+        (_rule(match=(replace(CALL, op="prim.x"),)), "calls 'prim.x', which is no op"),
+        (
+            _rule(match=(replace(CALL, args=()),)),
+            "calls 'ops.norm' with other arguments or results",
+        ),
+        (
+            _rule(match=(replace(CALL, results=("y",) * 3),)),
+            "calls 'ops.norm' with other arguments or results",
+        ),
+        (
+            _rule(match=(replace(CALL, args=(ir.Ref("x"), ir.ListOf((ir.Ref("q"),)))),)),
+            "reads 'q', which nothing binds",
+        ),
+        (_rule(kept=("q",)), "reads 'q', which nothing binds"),
+        (_rule(outputs=(("y", "q"),)), "reads 'q', which nothing binds"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(data: bytes, reason: str) -> None:
+    assert _refused(data) == ("FD642", f"`a.fused` is damaged: rule a {reason}")
 
 
 def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
@@ -391,7 +425,7 @@ def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(st.data())
 def test_a_changed_number_makes_another_program_or_is_refused(data: st.DataObject) -> None:
-    entries = json.loads(DATA.split(b"\n")[1])["program"]
+    entries = json.loads(DATA.split(b"\n")[2])
     at = data.draw(st.integers(0, len(entries) - 1))
     entries[at] = data.draw(
         st.one_of(

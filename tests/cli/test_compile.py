@@ -109,7 +109,7 @@ def test_the_module(run: Run, place: Path) -> None:
 
 def _sealed(data: bytes, **header: object) -> bytes:
     """An artifact whose header agrees with its content, whoever wrote it."""
-    head, body = data.split(b"\n")[:2]
+    head, body = data.removesuffix(b"\n").split(b"\n", 1)
     sealed = {
         **json.loads(head),
         "bytes": len(body),
@@ -124,6 +124,7 @@ def _with_body(data: bytes, body: bytes) -> bytes:
 
 
 VERSION = f"fusiondsl {fusiondsl.__version__}, which reads version {artifact.VERSION} ({layout()})"
+SHARED = json.dumps([1, *([0, n, n] for n in range(100))]).encode()
 HELP = "  = help: fusiondsl 9.0 wrote it: compile the rules again, or use that version"
 BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n"),
@@ -148,10 +149,7 @@ BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "error[FD642]: `bad.fused` is damaged: nested too deeply\n",
     ),
     "shared": (
-        lambda data: _with_body(
-            data,
-            json.dumps({"program": [1, *([0, n, n] for n in range(100))], "target": {}}).encode(),
-        ),
+        lambda data: _with_body(data, data.split(b"\n")[1] + b"\n" + SHARED),
         "error[FD642]: `bad.fused` is damaged: it has more than 16,777,216 parts\n",
     ),
     "long": (
