@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torch import fx
 
-from fusiondsl import ir
+from fusiondsl import artifact, ir
 from fusiondsl.engine.apply import Plan, apply, build_plan
 from fusiondsl.engine.compile import Compiled, PlanRow, compile_program
 from fusiondsl.engine.plan import plan_rows
@@ -24,6 +25,12 @@ class CompiledRules:
     def __init__(self, program: ir.Program, target: Target | None = None) -> None:
         self.program = program
         self.target = target if target is not None else Target()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CompiledRules:
+        """The rules of an artifact, for the target they were compiled for."""
+        loaded = artifact.load(path)
+        return cls(loaded.program, loaded.target)
 
     @cached_property
     def compiled(self) -> Compiled:
