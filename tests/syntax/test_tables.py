@@ -41,6 +41,9 @@ def test_they_read_every_text_as_the_grammar_does(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert tables.write() == place
+    first = place.read_bytes()
+    tables.write()
+    assert place.read_bytes() == first
     assert [path.name for path in place.parent.iterdir()] == ["tables.json"]
     compiled = _read_all(monkeypatch, prebuilt=False)
     assert _read_all(monkeypatch, prebuilt=True) == compiled
