@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def write() -> Path:
     tables = _numbered_anew({"key": key(), "data": data, "memo": memo})
     text = json.dumps(tables, separators=(",", ":"), sort_keys=True)
     place = tables_file()
-    temporary = place.with_suffix(".new")
+    # not beside it: another build may be packing that folder
+    temporary = place.parents[1] / f".tables.{os.getpid()}.new"
     temporary.write_text(text, encoding="utf-8")
     return temporary.replace(place)
 

@@ -16,7 +16,8 @@ from fusiondsl.syntax.grammar import Brackets, compile_grammar
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "tables.json"
+    place = tmp_path / "grammar" / "tables.json"
+    place.parent.mkdir()
     monkeypatch.setattr(tables, "tables_file", lambda: place)
     return place
 
@@ -44,7 +45,8 @@ def test_they_read_every_text_as_the_grammar_does(
     first = place.read_bytes()
     tables.write()
     assert place.read_bytes() == first
-    assert [path.name for path in place.parent.iterdir()] == ["tables.json"]
+    files = [path for path in place.parents[1].rglob("*") if path.is_file()]
+    assert files == [place]
     compiled = _read_all(monkeypatch, prebuilt=False)
     assert _read_all(monkeypatch, prebuilt=True) == compiled
 
