@@ -27,7 +27,7 @@ from fusiondsl.dims.expr import (
 )
 from fusiondsl.dims.expr import Sequence as ExprSequence
 from fusiondsl.dims.render import render
-from fusiondsl.ir.program import Computed, Const, ListOf, Operand, TensorType
+from fusiondsl.ir.program import Computed, Const, ListOf, Operand, Ref, TensorType
 
 if TYPE_CHECKING:
     from fusiondsl.analysis.lower import Lowering
@@ -461,11 +461,17 @@ class Shapes:
         dims = (*value.type.dims[:-1], self.low.scope.sizes.simplify(wide))
         operands: list[Operand] = [
             value.operand,
-            size_operand(before),
-            size_operand(after),
+            self._amount(before),
+            self._amount(after),
             fill.operand,
         ]
         return self._emit("pad", operands, TensorType(value.type.dtype, dims), expr.span)
+
+    def _amount(self, size: Expr) -> Operand:
+        """A scalar parameter by itself binds what stands in the graph."""
+        if isinstance(size, Name) and size.id in self.low.scope.scalars:
+            return Ref(size.id)
+        return size_operand(size)
 
     def _emit(
         self, name: str, operands: list[Operand], kind: TensorType, span: Span | None

@@ -22,6 +22,8 @@ class Sizes:
         self._cache: dict[Expr, Dim | None] = {}
         self._exact: dict[tuple[Dim, Dim], None] = {}
         self._equal: dict[str, Dim] = {}
+        self._zero: list[Dim] = []
+        """Differences that are nothing, where no side of the equality is a symbol to replace."""
         self._whole: dict[str, Dim] | None = None
         self._opaque: dict[str, Expr] = {}
         self.learned: list[tuple[Expr, Expr]] = []
@@ -37,6 +39,7 @@ class Sizes:
             if symbol is not None and symbol not in self._equal and not self._loops(symbol, value):
                 self._equal[symbol] = value
                 return
+        self._zero.append(a - b)
 
     def learn_equal(self, left: Expr, right: Expr) -> None:
         """Takes an equality for granted that somebody has to check later."""
@@ -80,6 +83,8 @@ class Sizes:
             if difference.as_int() is None:
                 whole = self._whole_parts()
                 difference = difference.substitute(whole)
+            if difference.as_int() is None and self._is_zero(difference):
+                return True
         except (ZeroDivisionError, DimTooComplex):
             return None
         constant = difference.as_int()
@@ -131,6 +136,12 @@ class Sizes:
                 return dim
             dim = dim.substitute(self._equal)
         return dim
+
+    def _is_zero(self, difference: Dim) -> bool:
+        """Whether a multiple of it is stated to be nothing."""
+        whole = self._whole_parts()
+        multiples = (self._settled(z).substitute(whole).exact_div(difference) for z in self._zero)
+        return any(m is not None and m.as_int() not in (None, 0) for m in multiples)
 
     def _whole_parts(self) -> dict[str, Dim]:
         """Each symbol that is divided exactly, as divisor times a new symbol."""

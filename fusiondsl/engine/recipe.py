@@ -189,7 +189,12 @@ def primitive(op: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
 def spell_out(
     op: str, args: tuple[Any, ...], value: Callable[[Any], torch.Tensor]
 ) -> tuple[str, tuple[Any, ...]]:
-    """`zeros_like(x)` as `zeros` of the shape and dtype of `x`."""
+    """`zeros_like(x)` as `zeros` of its shape and dtype; the one open size of a view as -1."""
+    if op == "prim.view":
+        shape = args[1]
+        inferred = 0 not in shape and sum(type(size) is not int for size in shape) == 1
+        written = tuple(s if type(s) is int or not inferred else -1 for s in shape)
+        return op, (args[0], written)
     if op not in _LIKE:
         return op, args
     source = value(args[0])

@@ -114,11 +114,175 @@ def fused_rms_fp8_group_quant(
     return quantised, None, None, None if res1 is None else h.to(inp1.dtype)
 
 
+def fused_rms_fp8_per_tensor_static_quant(
+    inp1: torch.Tensor,
+    inp1_weight: torch.Tensor,
+    inp1_epsilon: float,
+    inp1_scale: torch.Tensor,
+    inp2: torch.Tensor | None = None,
+    inp2_weight: torch.Tensor | None = None,
+    inp2_epsilon: float | None = None,
+    dtype_quant: torch.dtype = torch.float8_e4m3fnuz,
+    res1: torch.Tensor | None = None,
+    output_unquantized_inp1: bool = False,
+    rmsnorm_convert_to_inp1_type: bool = False,
+) -> Any:
+    h = inp1.float() if res1 is None else inp1.float() + res1.float()
+    q = fp8.static_quant(normed(h, inp1_weight, inp1_epsilon), inp1_scale, dtype_quant)
+    return q, None, None, None if res1 is None else h.to(inp1.dtype)
+
+
+def fused_rms_gated_fp8_group_quant(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    z: torch.Tensor,
+    eps: float,
+    *,
+    norm_before_gate: bool = True,
+    use_ue8m0: bool = False,
+    activation: str = "silu",
+    out_dtype: torch.dtype | None = None,
+    fp8_min: float | None = None,
+    fp8_max: float | None = None,
+    fp8_min_scaling_factor: float | None = None,
+    group_size: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    assert x.is_contiguous()
+    assert z.is_contiguous()
+    assert norm_before_gate
+    assert bias is None
+    assert activation == "silu"
+    assert group_size is not None
+    assert out_dtype is not None
+    gated = normed(x, weight, eps) * torch.nn.functional.silu(z.float())
+    return fp8.group_quant(gated, group_size, out_dtype)
+
+
+def act_mul_and_fp8_group_quant(
+    x: torch.Tensor,
+    activation: str,
+    group_size: int,
+    dtype_quant: torch.dtype = torch.float8_e4m3fnuz,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    assert activation == "silu"
+    a, b = x.float().chunk(2, -1)
+    return fp8.group_quant(torch.nn.functional.silu(a) * b, group_size, dtype_quant)
+
+
+def fused_silu_mul_fp8_per_tensor_static_quant(
+    inp: torch.Tensor,
+    inp_scale: torch.Tensor,
+    dtype_quant: torch.dtype = torch.float8_e4m3fnuz,
+    silu_convert_to_inp_type: bool = False,
+) -> torch.Tensor:
+    a, b = inp.float().chunk(2, -1)
+    return fp8.static_quant(torch.nn.functional.silu(a) * b, inp_scale, dtype_quant)
+
+
+def fused_add_rmsnorm_pad(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    res: torch.Tensor | None = None,
+    x_pad_to_multiple: int = 0,
+) -> Any:
+    assert res is not None
+    h = x.float() + res.float()
+    y = normed(h, weight, epsilon).to(x.dtype)
+    return torch.nn.functional.pad(y, (0, -y.shape[-1] % x_pad_to_multiple)), h.to(res.dtype)
+
+
+def _fused_qk_rmsnorm(
+    q_out: torch.Tensor | None,
+    q: torch.Tensor,
+    q_weight: torch.Tensor,
+    q_eps: float,
+    k_out: torch.Tensor | None,
+    k: torch.Tensor,
+    k_weight: torch.Tensor,
+    k_eps: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    assert q_out is not None
+    assert k_out is not None
+    q_out.copy_(normed(q, q_weight, q_eps))
+    k_out.copy_(normed(k, k_weight, k_eps))
+    return q_out, k_out
+
+
+def fused_qk_rmsnorm_per_token_quant(
+    q_out_quantized: torch.Tensor,
+    q_out_scale: torch.Tensor,
+    q: torch.Tensor,
+    q_weight: torch.Tensor,
+    q_epsilon: float,
+    q_out_unquantized: torch.Tensor | None = None,
+    k_out: torch.Tensor | None = None,
+    q_res_out: torch.Tensor | None = None,
+    k: torch.Tensor | None = None,
+    k_weight: torch.Tensor | None = None,
+    k_epsilon: float | None = None,
+    q_residual: torch.Tensor | None = None,
+    gemma_norm: bool = False,
+) -> None:
+    assert k_out is not None
+    assert k is not None
+    assert k_weight is not None
+    assert k_epsilon is not None
+    q, scale = fp8.per_token_quant(normed(q, q_weight, q_epsilon), q_out_quantized.dtype)
+    q_out_quantized.copy_(q)
+    q_out_scale.copy_(scale)
+    k_out.copy_(normed(k, k_weight, k_epsilon))
+
+
+def fused_qk_rmsnorm_group_quant(
+    q_out_quantized: torch.Tensor | None = None,
+    q_out_scale: torch.Tensor | None = None,
+    q: torch.Tensor | None = None,
+    q_weight: torch.Tensor | None = None,
+    q_epsilon: float = 1e-06,
+    q_out_unquantized: torch.Tensor | None = None,
+    k_out: torch.Tensor | None = None,
+    q_res_out: torch.Tensor | None = None,
+    k: torch.Tensor | None = None,
+    k_weight: torch.Tensor | None = None,
+    k_epsilon: float | None = None,
+    q_residual: torch.Tensor | None = None,
+    group_size: int = 128,
+    transpose_scale: bool = False,
+    gemma_norm: bool = False,
+) -> None:
+    assert q_out_quantized is not None
+    assert q_out_scale is not None
+    assert q is not None
+    assert q_weight is not None
+    assert k_out is not None
+    assert k is not None
+    assert k_weight is not None
+    assert k_epsilon is not None
+    codes = normed(q, q_weight, q_epsilon)
+    codes, scale = fp8.group_quant(codes, group_size, q_out_quantized.dtype)
+    q_out_quantized.copy_(codes)
+    q_out_scale.copy_(scale)
+    k_out.copy_(normed(k, k_weight, k_epsilon))
+
+
 MODULES: dict[str, tuple[Callable[..., Any], ...]] = {
-    "aiter.ops.triton.activation": (act_mul_and_mxfp4_quant,),
+    "aiter.ops.fused_qk_norm_rope_cache_quant": (_fused_qk_rmsnorm,),
+    "aiter.ops.fused_qk_rmsnorm_group_quant": (
+        fused_qk_rmsnorm_per_token_quant,
+        fused_qk_rmsnorm_group_quant,
+    ),
+    "aiter.ops.triton.activation": (act_mul_and_mxfp4_quant, act_mul_and_fp8_group_quant),
+    "aiter.ops.triton.normalization.fused_add_rmsnorm_pad": (fused_add_rmsnorm_pad,),
     "aiter.ops.triton.quant.fused_mxfp4_quant": (fused_rms_mxfp4_quant,),
     "aiter.ops.rmsnorm": (rmsnorm2d_fwd_with_dynamicquant, rmsnorm2d_fwd_with_add_dynamicquant),
-    "aiter.ops.triton.quant.fused_fp8_quant": (fused_rms_fp8_group_quant,),
+    "aiter.ops.triton.quant.fused_fp8_quant": (
+        fused_rms_fp8_group_quant,
+        fused_rms_fp8_per_tensor_static_quant,
+        fused_rms_gated_fp8_group_quant,
+        fused_silu_mul_fp8_per_tensor_static_quant,
+    ),
 }
 
 
@@ -171,6 +335,8 @@ def test_the_kernel_gets_its_arguments_and_its_results_their_names(
     monkeypatch.setattr(kernels, "_locate", lambda location: (None, "taken away"))
     with ops.reference_ops():
         from_reference = function(*args)
+    if len(decl.results) == 1:
+        from_kernel, from_reference = (from_kernel,), (from_reference,)
     for result, one, other in zip(decl.results, from_kernel, from_reference, strict=True):
         assert one.dtype == other.dtype, result.name
         assert one.stride() == other.stride(), result.name

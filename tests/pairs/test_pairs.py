@@ -15,7 +15,7 @@ import fusiondsl
 from fusiondsl import CompiledRules, Target
 from fusiondsl.graphs import ReadGraph, read
 from fusiondsl.resources import patterns_root
-from tests.pairs.values import Values
+from tests.pairs.values import RESHAPES, Values
 
 CASES = Path(__file__).parent.parent / "cases" / "pairs"
 INDEX: dict[str, Any] = json.loads((CASES / "index.json").read_text())
@@ -46,6 +46,12 @@ def rewritten(stem: str) -> tuple[ReadGraph, fusiondsl.Report]:
 def outputs(gm: fx.GraphModule) -> list[torch.Tensor]:
     (result,) = gm.graph.output_node().args
     return [item.meta["val"] for item in result]  # type: ignore[union-attr]
+
+
+def calls(gm: fx.GraphModule) -> int:
+    """Calls that compute something: outputs of one value are copies of it."""
+    idle = {*RESHAPES, torch.ops.aten.clone.default}
+    return sum(node.target not in idle for node in gm.graph.nodes)
 
 
 def form(value: torch.Tensor) -> tuple[object, ...]:
@@ -93,4 +99,4 @@ def test_no_more_fused_ops_than_vllm() -> None:
             continue
         ours, _ = rewritten(stem)
         theirs = graph(row["expected"], row["arch"])
-        assert len(ours.gm.graph.nodes) <= len(theirs.gm.graph.nodes), stem
+        assert calls(ours.gm) <= calls(theirs.gm), stem

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from fusiondsl.dims.expr import Expr, Literal, Name, Sequence
+from fusiondsl.dims.expr import Expr, Literal, Method, Name, Sequence
 from fusiondsl.graphs.opaque import OpaqueOp
 from fusiondsl.graphs.targets import name_of
 from fusiondsl.ir.program import Impl, OpDecl, Program
@@ -20,7 +20,7 @@ from fusiondsl.ir.program import Impl, OpDecl, Program
 Value: TypeAlias = tuple[Any, ...]
 
 aten = torch.ops.aten
-_RESHAPES = {aten.reshape.default, aten.view.default}
+RESHAPES = {aten.reshape.default, aten.view.default, aten.squeeze.dim}
 _ZEROS = {aten.zeros.default, aten.zeros_like.default}
 _FULL = {aten.full.default, aten.full_like.default}
 
@@ -50,7 +50,7 @@ class Values:
         assert node.op == "call_function", node
         if node.target in _ZEROS or (node.target in _FULL and node.args[1] == 0):
             return ("zeros", *_form(val))
-        if node.target in _RESHAPES:
+        if node.target in RESHAPES:
             return self._reshaped(node)
         if node.target is aten.clone.default:  # outputs of a graph never share memory
             source = node.args[0]
@@ -58,6 +58,8 @@ class Values:
             return self._known[source]
         if node.target is operator.getitem:
             return self._item(node)
+        if node.target is aten.slice.Tensor:
+            return self._slice(node)
         return self._call(node)
 
     def _reshaped(self, node: fx.Node) -> Value:
@@ -78,6 +80,13 @@ class Values:
         if decl is None:
             return ("item", self._known[source], index)
         return ("item", self._known[source], _position(decl, _impl(decl), index))
+
+    def _slice(self, node: fx.Node) -> Value:
+        source, dim, *rest = node.args
+        assert isinstance(source, fx.Node)
+        assert isinstance(dim, int)
+        rank = source.meta["val"].dim()
+        return ("slice", self._known[source], dim % rank, *(self._argument(arg) for arg in rest))
 
     def _call(self, node: fx.Node) -> Value:
         name = _torch_name(node)
@@ -137,6 +146,9 @@ def _position(decl: OpDecl, impl: Impl, index: int) -> int:
 
 
 def _evaluate(expr: Expr, bound: dict[str, Any]) -> Any:
+    if isinstance(expr, Method):
+        assert expr.name == "contiguous"  # the same value
+        return _evaluate(expr.receiver, bound)
     if isinstance(expr, Name):
         return bound[expr.id]
     assert isinstance(expr, Literal), expr

@@ -230,3 +230,12 @@ def mx_own(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def mx_gemm_vllm(x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
     return ops.vllm.gemm_with_dynamic_quant(x, weight, weight_scale, False, torch.bfloat16)
+
+
+# --- gated RMSNorm --------------------------------------------------------------------------------
+
+
+def gated_norm(x: Tensor, z: Tensor, weight: Tensor) -> Tensor:
+    h = x.float()
+    h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + EPS)
+    return (h * weight.float() * F.silu(z.float())).to(x.dtype)
