@@ -19,8 +19,15 @@ FACTS: dict[str, int | float | str | bool] = {
     "env.aiter_allreduce_group_quant": True,
     "env.vllm": True,
 }
-# Tensor parallel: both norms of a layer stand behind an all-reduce.
-FIRES = {"llama.gpuops.tp2_rank0.r1-256.g1": {"allreduce_add_rms_norm": 2}}
+FIRES = {
+    # Tensor parallel: both norms of a layer stand behind an all-reduce.
+    "llama.gpuops.tp2_rank0.r1-256.g1": {"allreduce_add_rms_norm": 2},
+    "llama_fp8_static.gpuops.r1-256.g1": {
+        "add_rms_norm_static_quant": 2,
+        "silu_mul_static_quant": 1,
+    },
+    "dsv2.native.r1-2048.g1": {"mla_dual_rms_norm": 1},
+}
 
 
 @pytest.fixture(scope="module")

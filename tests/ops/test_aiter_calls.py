@@ -61,6 +61,32 @@ def fused_rms_mxfp4_quant(
     return mx.mxfp4_quant(normed(h, x1_weight, x1_epsilon), "even"), None, None, h.to(x1.dtype)
 
 
+def fused_rms_mxfp8_quant(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    y: torch.Tensor | None = None,
+    scale: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return mx.mxfp8_quant(normed(x, weight, eps))
+
+
+def fused_dual_rmsnorm_mxfp8_quant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    eps_q: float,
+    eps_k: float | None = None,
+    yq: torch.Tensor | None = None,
+    sq: torch.Tensor | None = None,
+    yk: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    assert eps_k is not None
+    codes, scales = mx.mxfp8_quant(normed(q, q_weight, eps_q))
+    return codes, scales, normed(k, k_weight, eps_k).to(k.dtype)
+
+
 def rmsnorm2d_fwd_with_dynamicquant(
     out: torch.Tensor,
     input: torch.Tensor,
@@ -276,6 +302,10 @@ MODULES: dict[str, tuple[Callable[..., Any], ...]] = {
     "aiter.ops.triton.activation": (act_mul_and_mxfp4_quant, act_mul_and_fp8_group_quant),
     "aiter.ops.triton.normalization.fused_add_rmsnorm_pad": (fused_add_rmsnorm_pad,),
     "aiter.ops.triton.quant.fused_mxfp4_quant": (fused_rms_mxfp4_quant,),
+    "aiter.ops.triton.quant.fused_mxfp8_quant": (
+        fused_rms_mxfp8_quant,
+        fused_dual_rmsnorm_mxfp8_quant,
+    ),
     "aiter.ops.rmsnorm": (rmsnorm2d_fwd_with_dynamicquant, rmsnorm2d_fwd_with_add_dynamicquant),
     "aiter.ops.triton.quant.fused_fp8_quant": (
         fused_rms_fp8_group_quant,

@@ -192,3 +192,24 @@ def test_shuffled_scales(shape: tuple[int, int]) -> None:
         block = (x // 32 * width) * 32 + (y // 8) * 256 + (y % 4) * 64
         position = block + (x % 16) * 4 + (y % 8) // 4 * 2 + (x % 32) // 16
         assert flat[position] == scales[x, y]
+
+
+def test_mxfp8_scales_put_the_largest_magnitude_near_the_largest_code() -> None:
+    """448 is 1.75 * 2**8: from mantissa 1.75 on the scale is the next power of two."""
+    tops = torch.tensor([448.0, 447.0, 1.0, 0.0, 2.0**-130])
+    x = torch.zeros(5, 32)
+    x[:, 3] = -tops
+    codes, scales = mx.mxfp8_quant(x)
+    assert scales.flatten().tolist() == [128, 127, 119, 0, 0]
+    values = codes.float() * mx.decode_scales(scales)
+    torch.testing.assert_close(values[:3, 3], -tops[:3], rtol=2**-4, atol=0.0)
+    assert torch.equal(values[3], torch.zeros(32))
+
+
+def test_mxfp8_never_saturates() -> None:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(64, 256, generator=generator) * torch.logspace(-20, 20, 64).unsqueeze(-1)
+    codes, scales = mx.mxfp8_quant(x)
+    values = codes.float().unflatten(-1, (-1, 32)) * mx.decode_scales(scales).unsqueeze(-1)
+    top = x.unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True)
+    assert ((values.flatten(-2) - x).unflatten(-1, (-1, 32)).abs() <= top * 2**-4).all()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fusiondsl.engine.report import RefusalKind
+from fusiondsl.ops.references.mx import decode_scales
 from tests.patterns.harness import (
     ADD_NORMS,
     GROUP_QUANTS,
@@ -284,6 +285,26 @@ def test_mla_dual_rms_norm_per_token_quant(norm: Source, quant: Source) -> None:
 def test_mla_dual_rms_norm_group_quant(norm: Source, quant: Source) -> None:
     rules = ("rms_norm_group_quant", "mla_dual_rms_norm_group_quant")
     check(quantised(norm, quant), latents, rules, fp8_then_values)
+
+
+def mxfp8_then_values(actual: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    scales = [decode_scales(result[1]) for result in (actual, expected)]
+    quantised = [(r[0], scale) for r, scale in zip((actual, expected), scales, strict=True)]
+    fp8_then_values((*quantised[0], *actual[2:]), (*quantised[1], *expected[2:]))
+
+
+@norms
+def test_rms_norm_mxfp8_quant(norm: Source) -> None:
+    def source(x: Tensor, weight: Tensor) -> Any:
+        return torch.ops.fusiondsl.mxfp8_quant(norm(x, weight))
+
+    check(source, plain_inputs, "rms_norm_mxfp8_quant", mxfp8_then_values)
+
+
+def test_mla_dual_rms_norm_mxfp8_quant() -> None:
+    rules = ("rms_norm_mxfp8_quant", "mla_dual_rms_norm_mxfp8_quant")
+    source = quantised(s.norm_vllm_ir, torch.ops.fusiondsl.mxfp8_quant)
+    check(source, latents, rules, mxfp8_then_values)
 
 
 def test_norms_of_two_projections_are_left_alone() -> None:

@@ -17,6 +17,9 @@ _MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
 _ROUND_UP_FLOOR = 1e-10
 
+_LARGEST_E2M1, _LARGEST_E4M3 = 2, 8
+"""Exponents of the largest codes: 4 * 1.5 and 256 * 1.75."""
+
 
 @axiom("mxfp4_quant")
 def mxfp4_quant(x: torch.Tensor, scale_mode: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,6 +33,15 @@ def mxfp4_quant(x: torch.Tensor, scale_mode: str) -> tuple[torch.Tensor, torch.T
     scaled = groups * _power_of_two(127 - exponents).unsqueeze(-1)
     encode = _encode_half_up if scale_mode == "half_up" else _encode_nearest_even
     return pack(encode(scaled).flatten(-2)), exponents.to(torch.uint8)
+
+
+@axiom("mxfp8_quant")
+def mxfp8_quant(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes in f8e4m3fn `[..., H]` and scale bytes `[..., H / 32]`."""
+    groups = x.float().unflatten(-1, (-1, GROUP))
+    exponents = _even_exponents(groups.abs().amax(-1), _LARGEST_E4M3)
+    scaled = groups * _power_of_two(127 - exponents).unsqueeze(-1)
+    return scaled.flatten(-2).to(torch.float8_e4m3fn), exponents.to(torch.uint8)
 
 
 @axiom("mxfp4_dequant")
@@ -74,9 +86,13 @@ def _bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def _scale_even(amax: torch.Tensor) -> torch.Tensor:
-    """Rounds the magnitude to a power of two at mantissa 1.75, then takes two off for 4 = 2**2."""
+    return _even_exponents(amax, _LARGEST_E2M1)
+
+
+def _even_exponents(amax: torch.Tensor, largest: int) -> torch.Tensor:
+    """Rounds the magnitude up to a power of two from mantissa 1.75 on, and takes `largest` off."""
     rounded = (_bits(amax) + 0x200000) & 0xFF800000
-    return ((rounded >> 23) - 2).clamp(0, 254)
+    return ((rounded >> 23) - largest).clamp(0, 254)
 
 
 def _scale_round_up(amax: torch.Tensor) -> torch.Tensor:
