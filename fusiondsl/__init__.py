@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from fusiondsl.diagnostics.diagnostic import FusionError
     from fusiondsl.engine import CompiledRules, Report
     from fusiondsl.rules import RuleSet, load, load_source
-    from fusiondsl.target import Target
+    from fusiondsl.target import Answer, Target
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "CompiledRules",
     "FusionError",
     "Report",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answer": "fusiondsl.target",
     "CompiledRules": "fusiondsl.engine",
     "FusionError": "fusiondsl.diagnostics.diagnostic",
     "Report": "fusiondsl.engine",

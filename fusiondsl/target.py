@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -35,6 +36,17 @@ _MX_ARCHS = frozenset({"gfx950", "gfx1250"})
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What an integration says to one question of an `extern predicate`."""
+
+    predicate: str
+    value: bool
+    args: Mapping[str, Fact] | None = None
+    """The arguments asked about, dtypes by name; None for whatever is asked. Where the predicate
+    has a `layer`, an answer is about one layer, and its name stands here too."""
+
+
+@dataclass(frozen=True)
 class Target:
     """Facts about hardware, process and model. What is not given is unknown, never assumed.
 
@@ -47,6 +59,8 @@ class Target:
     tp_group: str | None = None
     """Name of the tensor-parallel group as it appears in graphs (`tp:0`)."""
     facts: MappingProxyType[str, Fact] | dict[str, Fact] = field(default_factory=dict)
+    answers: tuple[Answer, ...] = ()
+    """To extern predicates, all that there are: what nobody answers is unknown."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.facts) - set(ENV_FACTS))

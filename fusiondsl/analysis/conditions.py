@@ -13,11 +13,13 @@ from fusiondsl.analysis.kinds import (
     comparable,
     kind_of_scalar,
     kind_of_value,
+    scalar_kind,
 )
 from fusiondsl.analysis.scope import Scope, is_fact
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Sequence, Spread, Unary
 from fusiondsl.dims.functions import BUILTINS
+from fusiondsl.syntax import ast
 from fusiondsl.target import ENV_FACTS
 
 UNKNOWN = Typed(Kind.UNKNOWN)
@@ -221,7 +223,29 @@ class ExprChecker:
         kinds = [typed for _, typed in pairs]
         if expr.func in FUNCTIONS:
             return checked, self._function(expr, checked, kinds)
+        predicates = self.scope.visible.definitions.predicates
+        predicate = self.scope.visible.find(predicates, expr.func)
+        if predicate is not None:
+            self._predicate(predicate.item, expr, kinds)
+            return checked, BOOL
         return checked, self._table(expr, kinds)
+
+    def _predicate(self, predicate: ast.Predicate, expr: Call, kinds: list[Typed]) -> None:
+        if len(predicate.params) != len(kinds):
+            wanted = len(predicate.params)
+            self._error(
+                "FD204",
+                f"the predicate `{expr.func}` takes {wanted} argument(s), not {len(kinds)}",
+                expr,
+            )
+            return
+        for param, typed, arg in zip(predicate.params, kinds, expr.args, strict=True):
+            if not isinstance(param.type, ast.ScalarType):
+                continue  # reported where it is declared
+            wanted_kind = scalar_kind(param.type.kind)
+            if not comparable(typed.kind, wanted_kind) or typed.kind is Kind.NONE:
+                why = f"`{param.name.name}` of `{expr.func}` is {wanted_kind.value}"
+                self._wrong_kind(typed, arg, why)
 
     def _function(self, expr: Call, checked: Call, kinds: list[Typed]) -> Typed:
         count = _INT_FUNCTIONS.get(expr.func)
@@ -246,9 +270,11 @@ class ExprChecker:
         tables = self.scope.visible.definitions.tables
         found = self.scope.visible.find(tables, expr.func)
         if found is None:
-            known = [*FUNCTIONS, *tables]
+            definitions = self.scope.visible.definitions
+            known = [*FUNCTIONS, *tables, *definitions.predicates]
+            hidden = {**definitions.predicates, **tables}
             self.scope.visible.unknown(
-                "FD114", "function", expr.func, expr.func_span or expr.span, known, tables
+                "FD114", "function", expr.func, expr.func_span or expr.span, known, hidden
             )
             return UNKNOWN
         table = found.item

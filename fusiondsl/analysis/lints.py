@@ -304,7 +304,8 @@ def unused_parameter(declared: Declared, decl: OpDecl) -> None:
             used |= {result.type.dtype, *(n for d in result.type.dims for n in names(d))}
     used |= {name for effect in decl.effects for arg in effect.args for name in names(arg)}
     for param in decl.call_params:
-        if param.name not in used:
+        opaque = isinstance(param.type, ScalarType) and param.type.kind == "layer"
+        if param.name not in used and not opaque:
             declared.scope.diagnostics.warning(
                 "FD313",
                 f"`{param.name}` is never used in `means`",

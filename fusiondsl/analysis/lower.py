@@ -423,4 +423,6 @@ class Lowering:
     def _is_scalar_call(self, expr: Expr) -> bool:
         if not isinstance(expr, Call) or self._is_op(expr.func):
             return False
-        return expr.func in SCALAR_FUNCTIONS or expr.func in self.scope.visible.definitions.tables
+        definitions = self.scope.visible.definitions
+        called = (SCALAR_FUNCTIONS, definitions.tables, definitions.predicates)
+        return any(expr.func in names for names in called)

@@ -12,12 +12,16 @@ from fusiondsl.decl.primitives import FUNCTIONS
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
+from fusiondsl.dims.functions import BUILTINS
 from fusiondsl.syntax import ast
 from fusiondsl.target import ENV_FACTS
 
 T = TypeVar("T")
 
 RESERVED = frozenset({*DTYPES, FP8, ANY})
+_CALLED = ("table", "predicate")
+_FUNCTIONS = FUNCTIONS | BUILTINS.keys()
+"""What tables and predicates may not be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Definitions:
     ops: dict[str, Defined[ast.Op]] = field(default_factory=dict)
     rules: dict[str, Defined[ast.Rule]] = field(default_factory=dict)
     tables: dict[str, Defined[ast.Table]] = field(default_factory=dict)
+    predicates: dict[str, Defined[ast.Predicate]] = field(default_factory=dict)
     lets: dict[str, Defined[ast.Let]] = field(default_factory=dict)
     sets: dict[str, Defined[ast.DTypeSet]] = field(default_factory=dict)
 
@@ -67,6 +72,10 @@ def _define(
         case ast.Table():
             key = item.name.name
             _add("table", found.tables, key, Defined(item, module, item.name.span), diagnostics)
+        case ast.Predicate():
+            key = item.name.name
+            new = Defined(item, module, item.name.span)
+            _add("predicate", found.predicates, key, new, diagnostics)
         case ast.Let():
             key = item.name.name
             _add("let", found.lets, key, Defined(item, module, item.name.span), diagnostics)
@@ -82,7 +91,7 @@ def _add(
     new: Defined[T],
     diagnostics: Diagnostics,
 ) -> None:
-    if name in RESERVED or (kind == "table" and name in FUNCTIONS) or name == "_":
+    if name in RESERVED or (kind in _CALLED and name in _FUNCTIONS) or name == "_":
         diagnostics.error("FD104", f"`{name}` is a word of the language", new.span)
         return
     first = table.setdefault(name, new)

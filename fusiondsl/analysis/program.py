@@ -11,6 +11,7 @@ from fusiondsl.analysis.lints import lint_op, lint_rule
 from fusiondsl.analysis.modules import LoadedModule
 from fusiondsl.analysis.names import Definitions, Visible
 from fusiondsl.analysis.order import Stated, arrange
+from fusiondsl.analysis.predicates import build_predicates
 from fusiondsl.analysis.rules import Built, RuleBuilder, check_order_names
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.tables import build_tables
@@ -39,6 +40,7 @@ class Analysis:
         names.check_sets(self.definitions, self.diagnostics)
         self._evaluate_lets()
         tables = build_tables(self.definitions, self._scope)
+        predicates = build_predicates(self.definitions, self._scope)
         ops = self._ops()
         built = self._rules(ops)
         return Program(
@@ -48,6 +50,7 @@ class Analysis:
             lets=self._constants(),
             dtype_sets=self._sets(),
             files=tuple(sorted(m.name for m in self.modules)),
+            predicates=predicates,
         )
 
     def _scope(self, module: LoadedModule) -> Scope:

@@ -270,6 +270,7 @@ class RuleBuilder:
             or name in scope.scalars
             or name in scope.dtype_vars
             or is_fact(name)
+            or self._is_predicate(name)
         )
         if not known:
             scope.unknown_name(name, span)
@@ -287,12 +288,18 @@ class RuleBuilder:
             )
         return None
 
+    def _is_predicate(self, name: str) -> bool:
+        visible = self.scope.visible
+        return visible.find(visible.definitions.predicates, name) is not None
+
     def _fits(self, name: str, value: int | float | str | bool | DType, span: Span) -> bool:
         size = self.scope.is_size(name) and name not in self.scope.scalars
         if size and (type(value) is not int or value < 0):
             message = f"`{name}` is a size: a whole number, not negative"
         elif name in self.scope.dtype_vars and not isinstance(value, DType):
             message = f"`{name}` is a dtype"
+        elif self._is_predicate(name) and type(value) is not bool:
+            message = f"`{name}` is a predicate: its answer is `true` or `false`"
         else:
             return True
         self.diagnostics.error("FD220", message, span)

@@ -23,7 +23,7 @@ from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, decode, 
 from fusiondsl.artifact.sound import check_sound
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
-from fusiondsl.target import ENV_FACTS, Target
+from fusiondsl.target import ENV_FACTS, Answer, Target
 
 FORMAT = "fusiondsl artifact"
 VERSION = 2
@@ -267,7 +267,13 @@ def _target_data(target: Target) -> Json:
         "tp_size": target.tp_size,
         "tp_group": target.tp_group,
         "facts": dict(sorted(target.facts.items())),
+        "answers": sorted(map(_answer_data, target.answers), key=_json),
     }
+
+
+def _answer_data(answer: Answer) -> Json:
+    args = None if answer.args is None else dict(answer.args)
+    return {"predicate": answer.predicate, "value": answer.value, "args": args}
 
 
 _TARGET_TYPES: dict[str, tuple[type, ...]] = {
@@ -275,6 +281,7 @@ _TARGET_TYPES: dict[str, tuple[type, ...]] = {
     "tp_size": (int, type(None)),
     "tp_group": (str, type(None)),
     "facts": (dict,),
+    "answers": (list,),
 }
 
 
@@ -290,4 +297,16 @@ def _target(data: Json) -> Target:
             raise Damaged(f"unknown target fact {key!r}")
         if type(fact).__name__ != ENV_FACTS[key]:
             raise Damaged(f"{key} has a value of the wrong kind")
-    return Target(**values)
+    return Target(**{**values, "answers": tuple(map(_answer, values["answers"]))})
+
+
+def _answer(data: Json) -> Answer:
+    if not isinstance(data, dict) or data.keys() != {"predicate", "value", "args"}:
+        raise Damaged("an answer is not complete")
+    predicate, value, args = data["predicate"], data["value"], data["args"]
+    known = args is None or (
+        isinstance(args, dict) and all(isinstance(a, str | int | float) for a in args.values())
+    )
+    if not isinstance(predicate, str) or not isinstance(value, bool) or not known:
+        raise Damaged("an answer has a value of the wrong kind")
+    return Answer(predicate, value, args)

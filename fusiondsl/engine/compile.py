@@ -14,6 +14,7 @@ from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, names, truth
 from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.forms import Forms
 from fusiondsl.engine.pattern import Path, references, sinks, walk
+from fusiondsl.engine.predicates import answers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
 from fusiondsl.ops.dtypes import to_torch
@@ -131,6 +132,8 @@ class _Compiler:
             )
             for name, table in program.tables.items()
         }
+        for name, predicate in program.predicates.items():
+            self.functions[name] = answers_of(predicate, target.answers)
 
     def compile(self) -> Compiled:
         rules: list[CompiledRule] = []

@@ -275,6 +275,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicate:
+    """A question about scalars that an integration answers."""
+
+    name: str
+    params: tuple[Param, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Everything a set of files declares, checked. Mappings are ordered by name."""
 
@@ -285,3 +293,4 @@ class Program:
     lets: dict[str, Const]
     dtype_sets: dict[str, tuple[str, ...]]
     files: tuple[str, ...] = ()
+    predicates: dict[str, Predicate] = field(default_factory=dict)

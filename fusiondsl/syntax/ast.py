@@ -183,6 +183,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Predicate:
+    """`extern predicate fits(l: layer, heads: int)`: an integration supplies the answers."""
+
+    name: Ident
+    params: tuple[Param, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     name: Ident
     extern: bool
@@ -238,7 +247,7 @@ class Rule:
     span: Span
 
 
-Item: TypeAlias = Import | DTypeSet | Let | Table | Op | Rule
+Item: TypeAlias = Import | DTypeSet | Let | Table | Predicate | Op | Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,11 @@ class Builder(ExpressionBuilder):
         value = self._shallow(parts[1])
         return ast.TableRow(parts[0].items, value, self._span(*parts))
 
+    def predicate(self, parts: Parts) -> None:
+        params = parts[3]
+        span = self._span(parts[0], params)
+        self._add(ast.Predicate(self._dotted(parts[2]), params.items, span))
+
     def op(self, parts: Parts) -> None:
         first = parts[0]
         extern = first.type == "EXTERN"

@@ -108,6 +108,10 @@ class FusePrinter:
                 return wrapped(f"dtypes {node.name.name} = (", names, ")", "")
             case ast.Table():
                 return self._table(node)
+            case ast.Predicate():
+                return _signature(
+                    f"extern predicate {node.name.name}", show.params(node.params), ")"
+                )
             case ast.Op():
                 return self._op(node)
             case _:

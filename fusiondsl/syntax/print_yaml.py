@@ -54,6 +54,7 @@ class _Printer:
         yield "lets", ast.Let, lambda node: [_let(node)]
         yield "dtypes", ast.DTypeSet, _dtypes
         yield "tables", ast.Table, self._table
+        yield "predicates", ast.Predicate, self._predicate
         yield "ops", ast.Op, lambda node: _entry(list(self._op(node)))
         yield "rules", ast.Rule, lambda node: _entry(list(self._rule(node)))
 
@@ -94,6 +95,11 @@ class _Printer:
             text = ", ".join(scalar(cell, flow=True) for cell in cells)
             lines += ["    " + line for line in self._commented(row, [f"- [{text}]"])]
         return lines
+
+    def _predicate(self, node: ast.Predicate) -> list[str]:
+        if not node.params:
+            return [f"{node.name.name}: {{}}"]
+        return list(self._params(node.name.name, node.params))
 
     def _op(self, node: ast.Op) -> Iterator[str]:
         name = node.name.name

@@ -163,6 +163,7 @@ MODULE = Shape(
         Key("lets", MapOf(EXPRESSION), "named values"),
         Key("dtypes", MapOf(ListOf(Word())), "named sets of dtypes"),
         Key("tables", MapOf(TABLE), "tables, called like functions"),
+        Key("predicates", MapOf(MapOf(PARAM), dotted=True), "predicates that integrations answer"),
         Key("ops", ListOf(OP), "op declarations"),
         Key("rules", ListOf(RULE), "rules"),
     ),

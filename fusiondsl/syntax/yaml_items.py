@@ -63,6 +63,9 @@ class ItemMaker:
         for name, record in module.get("tables"):
             if record.complete:
                 yield self._table(name, record)
+        for name, params in module.get("predicates"):
+            found = self._params(params or ())
+            yield ast.Predicate(name, found, _over(name.span, found))
         yield from (self._op(record) for record in module.get("ops") if record.complete)
         yield from (self._rule(record) for record in module.get("rules") if record.complete)
 

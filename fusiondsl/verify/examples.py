@@ -13,7 +13,7 @@ from fusiondsl.engine.compile import dtype_table
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import Refusal, RefusalKind, Report
 from fusiondsl.ops.context import Context
-from fusiondsl.target import ENV_FACTS, Target
+from fusiondsl.target import ENV_FACTS, Answer, Target
 from fusiondsl.verify.samples import NoSample, choose
 from fusiondsl.verify.source_graph import NoSource, scope_value, source_graph
 
@@ -97,10 +97,13 @@ class _Trial:
 
     def __init__(self, compiled: CompiledRules, rule: ir.Rule, bindings: Mapping[str, Any]) -> None:
         self.rule = rule
-        self.bindings = {k: v for k, v in bindings.items() if k not in ENV_FACTS}
+        asked = compiled.program.predicates
+        answers = [Answer(k, bool(v)) for k, v in bindings.items() if k in asked]
+        own = {k: v for k, v in bindings.items() if k not in ENV_FACTS}
+        self.bindings = {k: v for k, v in own.items() if k not in asked}
         facts = {k: v for k, v in bindings.items() if k in ENV_FACTS}
         program = replace(compiled.program, rules=(replace(rule, order=0),))
-        self.rules = CompiledRules(program, _target(compiled.target, facts))
+        self.rules = CompiledRules(program, _target(compiled.target, facts, answers))
         self.values: dict[str, Any] = {}
 
     def run(self, conditions: Iterable[ir.Condition]) -> Report:
@@ -158,18 +161,20 @@ def _spreads(rule: ir.Rule) -> frozenset[str]:
     return frozenset(d.name for t in types for d in t.dims if isinstance(d, Spread))
 
 
-def _target(base: Target, facts: Mapping[str, Any]) -> Target:
+def _target(base: Target, facts: Mapping[str, Any], answers: list[Answer]) -> Target:
     known = {**base.known(), **facts}
     arch = known.pop("env.arch", None)
     if "env.arch" in facts and "env.mx" not in facts and "env.mx" not in base.facts:
         known.pop("env.mx", None)  # follows from the architecture of the example
     tp_size = known.pop("env.tp_size", None)
     group = known.pop("env.tp_group", GROUP)
+    answered = {answer.predicate for answer in answers}
     return Target(
         None if arch is None else str(arch),
         None if tp_size is None else int(tp_size),
         str(group),
         known,
+        (*(a for a in base.answers if a.predicate not in answered), *answers),
     )
 
 

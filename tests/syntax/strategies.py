@@ -236,16 +236,22 @@ def tables(draw: st.DrawFn) -> ast.Table:
     )
 
 
+predicates = st.builds(
+    ast.Predicate,
+    ident(dotted),
+    params(),
+    st.just(NOWHERE),
+)
 imports = st.builds(ast.Import, text, st.just(NOWHERE))
 dtype_sets = st.builds(
     ast.DTypeSet, ident(), st.lists(ident(), min_size=1, max_size=3).map(tuple), st.just(NOWHERE)
 )
-items = st.one_of(imports, lets(free), dtype_sets, tables(), ops(), rules)
+items = st.one_of(imports, lets(free), dtype_sets, tables(), predicates, ops(), rules)
 
 
 def _key(item: ast.Item) -> object:
     """YAML keeps these kinds in mappings, so their names must differ."""
-    if isinstance(item, ast.Let | ast.DTypeSet | ast.Table):
+    if isinstance(item, ast.Let | ast.DTypeSet | ast.Table | ast.Predicate):
         return (type(item), item.name.name)
     return id(item)
 
