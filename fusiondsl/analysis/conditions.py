@@ -270,12 +270,7 @@ class ExprChecker:
         tables = self.scope.visible.definitions.tables
         found = self.scope.visible.find(tables, expr.func)
         if found is None:
-            definitions = self.scope.visible.definitions
-            known = [*FUNCTIONS, *tables, *definitions.predicates]
-            hidden = {**definitions.predicates, **tables}
-            self.scope.visible.unknown(
-                "FD114", "function", expr.func, expr.func_span or expr.span, known, hidden
-            )
+            self._unknown_function(expr)
             return UNKNOWN
         table = found.item
         if len(table.params) != len(kinds):
@@ -286,6 +281,15 @@ class ExprChecker:
             )
             return UNKNOWN
         return Typed(table_kind(self.scope, table.rows[0].value)) if table.rows else UNKNOWN
+
+    def _unknown_function(self, expr: Call) -> None:
+        visible, span = self.scope.visible, expr.func_span or expr.span
+        tables, predicates = visible.definitions.tables, visible.definitions.predicates
+        known = [*FUNCTIONS, *tables, *predicates]
+        if expr.func in predicates:
+            visible.unknown("FD114", "function", expr.func, span, known, predicates)
+        else:
+            visible.unknown("FD114", "function", expr.func, span, known, tables)
 
     def _sequence(self, expr: Sequence) -> tuple[Expr, Typed]:
         pairs = [self.check(item) for item in expr.items]

@@ -23,7 +23,7 @@ from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, decode, 
 from fusiondsl.artifact.sound import check_sound
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
-from fusiondsl.target import ENV_FACTS, Answer, Target
+from fusiondsl.target import ENV_FACTS, Answer, Fact, Target
 
 FORMAT = "fusiondsl artifact"
 VERSION = 2
@@ -272,7 +272,7 @@ def _target_data(target: Target) -> Json:
 
 
 def _answer_data(answer: Answer) -> Json:
-    args = None if answer.args is None else dict(answer.args)
+    args: Json = None if answer.args is None else {**answer.args}
     return {"predicate": answer.predicate, "value": answer.value, "args": args}
 
 
@@ -304,9 +304,17 @@ def _answer(data: Json) -> Answer:
     if not isinstance(data, dict) or data.keys() != {"predicate", "value", "args"}:
         raise Damaged("an answer is not complete")
     predicate, value, args = data["predicate"], data["value"], data["args"]
-    known = args is None or (
-        isinstance(args, dict) and all(isinstance(a, str | int | float) for a in args.values())
-    )
-    if not isinstance(predicate, str) or not isinstance(value, bool) or not known:
+    if not isinstance(predicate, str) or not isinstance(value, bool):
         raise Damaged("an answer has a value of the wrong kind")
-    return Answer(predicate, value, args)
+    return Answer(predicate, value, None if args is None else _asked(args))
+
+
+def _asked(data: Json) -> dict[str, Fact]:
+    if not isinstance(data, dict):
+        raise Damaged("an answer has a value of the wrong kind")
+    asked: dict[str, Fact] = {}
+    for name, value in data.items():
+        if not isinstance(value, str | int | float):
+            raise Damaged("an answer has a value of the wrong kind")
+        asked[name] = value
+    return asked

@@ -48,6 +48,7 @@ class Recogniser:
         self._check = check
         self._searched: dict[tuple[Any, str, int], list[Recognised]] = {}
         self._occurs: dict[str, bool] = {}
+        self._readers_of: dict[str, dict[tuple[Any, int], list[Recognised]]] = {}
 
     # --- lookups ---------------------------------------------------------------------------------
 
@@ -97,6 +98,22 @@ class Recogniser:
                 yield found
         if op == "prim.cast":
             yield from self._vanished_cast(value)
+        yield from self._virtual_readers(op).get((value, position), ())
+
+    def _virtual_readers(self, op: str) -> Mapping[tuple[Any, int], Sequence[Recognised]]:
+        """Calls of `op` in forms of several operations, by each value they read and where."""
+        known = self._readers_of.get(op)
+        if known is not None:
+            return known
+        readers: dict[tuple[Any, int], list[Recognised]] = {}
+        self._readers_of[op] = readers
+        trie = self._forms.tries.get((op, 0))
+        for call in () if trie is None else self._all_searched(op, trie, set()):
+            for position, arg in enumerate(call.args):
+                if isinstance(arg, _VALUES):
+                    value = self._view.strip(arg, regroup=True)
+                    readers.setdefault((value, position), []).append(call)
+        return readers
 
     def _reading_calls(self, value: Any) -> Iterator[Call]:
         """Calls that read a value; every item of a split is a call of its own."""
