@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from fusiondsl.dims.expr import Expr, Literal, Method, Name, Sequence
+from fusiondsl.dims.expr import Expr, Literal, Name, Sequence
 from fusiondsl.graphs.opaque import OpaqueOp
 from fusiondsl.graphs.targets import name_of
 from fusiondsl.ir.program import Impl, OpDecl, Program
@@ -146,9 +146,6 @@ def _position(decl: OpDecl, impl: Impl, index: int) -> int:
 
 
 def _evaluate(expr: Expr, bound: dict[str, Any]) -> Any:
-    if isinstance(expr, Method):
-        assert expr.name == "contiguous"  # the same value
-        return _evaluate(expr.receiver, bound)
     if isinstance(expr, Name):
         return bound[expr.id]
     assert isinstance(expr, Literal), expr
