@@ -264,6 +264,33 @@ def test_fp8_group_quant(function: Any, form: str, leading: tuple[int, ...]) -> 
     )
 
 
+@pytest.mark.parametrize("dtype", [s.FN, s.FNUZ], ids=str)
+def test_fp8_group_quant_of_rows_that_are_groups(dtype: torch.dtype) -> None:
+    def source(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        gated = x.sigmoid()
+        codes, scale = s.group_native(gated.reshape(-1, 256), dtype)
+        return codes, scale
+
+    form = "native_row_fn" if dtype is s.FN else "native_row_fnuz"
+    captured = post_grad(source, activations(7, 2, 128, dtype=BF16))
+    probe(captured, "fp8_group_quant", form)
+
+
+GATED = [(post_grad, "torch"), (traced, "torch_silu")]
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
+@pytest.mark.parametrize(("capture", "form"), GATED, ids=str)
+def test_gated_rms_norm(capture: Any, form: str, dtype: torch.dtype) -> None:
+    weight = activations(64, dtype=BF16)
+
+    def make(tokens: int) -> tuple[torch.Tensor, ...]:
+        x = activations(tokens, 3, 64, dtype=dtype)
+        return x, x.flip(-1).contiguous(), weight
+
+    check(s.gated_norm, make, "gated_rms_norm", form, close, capture)
+
+
 def test_all_reduce() -> None:
     check(s.reduce_vllm, lambda t: (activations(t, 64, dtype=BF16),), "all_reduce", "vllm", close)
 
