@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -44,11 +44,21 @@ class Pair:
     """`left / right` of each repetition."""
 
 
-def interleave(left: Callable[[], float], right: Callable[[], float], repetitions: int) -> Pair:
-    """Call both in turn; each returns the milliseconds it took, set-up excluded."""
-    lefts, rights = [], []
+def interleave(
+    left: Callable[[], float], rights: Sequence[Callable[[], float]], repetitions: int
+) -> list[Pair]:
+    """Call one and the others in turn; each returns the milliseconds it took, set-up excluded."""
+    lefts: list[float] = []
+    others: list[list[float]] = [[] for _ in rights]
     for _ in range(repetitions):
         lefts.append(left())
-        rights.append(right())
-    ratios = [a / b for a, b in zip(lefts, rights, strict=True)]
-    return Pair(Spread.of(lefts), Spread.of(rights), Spread.of(ratios))
+        for right, measured in zip(rights, others, strict=True):
+            measured.append(right())
+    return [
+        Pair(
+            Spread.of(lefts),
+            Spread.of(measured),
+            Spread.of(a / b for a, b in zip(lefts, measured, strict=True)),
+        )
+        for measured in others
+    ]
