@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.judge import Judge, Verdict, Verdicts
 from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
-from fusiondsl.engine.place import find_place
+from fusiondsl.engine.place import Place, find_place
 from fusiondsl.engine.recognise import Recogniser
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
@@ -57,7 +57,7 @@ def apply(
 ) -> Report:
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
     before = len(graph.nodes)
-    run = _Run(compiled, plan, graph, tokens, rewrite)
+    run = Run(compiled, plan, graph, tokens, rewrite)
     with collection_paused():
         for trie in plan.strata:
             run.stratum(trie)
@@ -71,7 +71,9 @@ def apply(
     )
 
 
-class _Run:
+class Run:
+    """Matching and rewriting of one graph."""
+
     def __init__(
         self,
         compiled: Compiled,
@@ -98,14 +100,18 @@ class _Run:
 
     def stratum(self, trie: Trie[CompiledRule]) -> None:
         while True:
-            view = View(self._graph, self._compiled.bindings)
-            self._emitter.written = view.mutations.buffers
-            sites = self._collect(view, trie)
-            again = self._settle(view, sites)
+            view = self.view()
+            again = self.settle(view, self.collect(view, trie))
             if not again:
                 return
 
-    def _collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
+    def view(self) -> View:
+        """The graph as it is now."""
+        view = View(self._graph, self._compiled.bindings)
+        self._emitter.written = view.mutations.buffers
+        return view
+
+    def collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
         if self._fake_mode is None:
             return []
         recogniser = Recogniser(view, self._compiled.forms, self._forms)
@@ -150,37 +156,37 @@ class _Run:
 
     # --- overlaps --------------------------------------------------------------------------------
 
-    def _settle(self, view: View, sites: list[tuple[Site, Verdict]]) -> bool:
+    def settle(self, view: View, sites: list[tuple[Site, Verdict]]) -> bool:
         """Rewrites what does not overlap, best first. True: match again, the view is stale."""
-        # Two stable sorts: latest position first, and before that the computed order of rules.
-        sites.sort(key=lambda item: item[0].anchor, reverse=True)
-        sites.sort(key=lambda item: item[0].rule.rule.order)
         taken: dict[fx.Node, str] = {}
-        for site, verdict in sites:
-            claimed = site.claimed()
-            winner = next((taken[node] for node in site.own if node in taken), None)
-            if site.anchor in taken and winner == site.rule.name:
-                continue  # a repetition that the winning site serves too
-            if winner is not None:
-                self._refuse(
-                    site.rule,
-                    site.anchor,
-                    Problem("lost to rule", winner),
-                    matched=len(site.calls),
-                )
+        for site, verdict in in_order(sites):
+            if self.loses(site, taken):
                 continue
+            claimed = site.claimed()
             if self._commit(view, site, verdict):
                 taken.update(dict.fromkeys(claimed, site.rule.name))
                 if view.mutations.any and self._rewrite:
                     return True
         return False
 
-    def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
+    def loses(self, site: Site, taken: Mapping[fx.Node, str]) -> bool:
+        """A better site has some of these nodes; refused, unless it serves this one too."""
+        winner = next((taken[node] for node in site.own if node in taken), None)
+        if winner is None:
+            return False
+        if site.anchor not in taken or winner != site.rule.name:
+            self.refuse(site, Problem("lost to rule", winner))
+        return True
+
+    def place(self, view: View, site: Site) -> Place | Problem:
+        """Where the new nodes may stand in the graph as it is now."""
         read = (*site.inputs, *site.kept)
-        inputs = [self._emitter.current(value) for _, value in read]
-        place = find_place(view, site, inputs)
+        return find_place(view, site, [self._emitter.current(value) for _, value in read])
+
+    def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
+        place = self.place(view, site)
         if isinstance(place, Problem):
-            self._refuse(site.rule, site.anchor, place, matched=len(site.calls))
+            self.refuse(site, place)
             return False
         anchor = site.anchor.name
         new: tuple[fx.Node, ...] = ()
@@ -192,6 +198,10 @@ class _Run:
         return True
 
     # --- refusals --------------------------------------------------------------------------------
+
+    def refuse(self, site: Site, problem: Problem) -> None:
+        """A site whose whole source stands there is left alone."""
+        self._refuse(site.rule, site.anchor, problem, matched=len(site.calls))
 
     def _refuse(
         self,
@@ -217,6 +227,12 @@ class _Run:
 
     def refused(self) -> Iterable[Refusal]:
         return self._refused.values()
+
+
+def in_order(sites: Iterable[tuple[Site, Verdict]]) -> list[tuple[Site, Verdict]]:
+    """Best first: the computed order of rules, and of one rule the latest position."""
+    latest = sorted(sites, key=lambda item: item[0].anchor, reverse=True)
+    return sorted(latest, key=lambda item: item[0].rule.rule.order)
 
 
 def _forms(site: Site, verdict: Verdict) -> tuple[str, ...]:

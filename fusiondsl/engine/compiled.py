@@ -16,7 +16,10 @@ from fusiondsl.engine.report import Report
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
+    from torch._inductor.pattern_matcher import PatternMatcherPass
+
     from fusiondsl.engine.graph_pass import FusionPass
+    from fusiondsl.engine.registration import Registration
 
 
 class CompiledRules:
@@ -57,8 +60,7 @@ class CompiledRules:
         decided for all of it or not at all. With `rewrite` False nothing is changed. Raises
         `ValueError` where `tokens` is empty.
         """
-        if tokens is not None and not tokens:
-            raise ValueError(f"{tokens} has no token count; range(1, 257) has 1 to 256")
+        _check(tokens)
         inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
         report = apply(self.compiled, self.plan, inner, tokens=tokens, rewrite=rewrite)
         if isinstance(graph, fx.GraphModule) and report.fired and rewrite:
@@ -71,5 +73,29 @@ class CompiledRules:
 
         return FusionPass(self.program, self.target, tokens=tokens)
 
+    def register(
+        self,
+        patterns: PatternMatcherPass,
+        *,
+        tokens: range | None = None,
+        prepend: bool = False,
+    ) -> Registration:
+        """Registers the rules in a pass of Inductor, beside whatever patterns it has.
+
+        `prepend` puts them before the patterns registered so far, else they come after. What the
+        pass cannot do is reported as needing the graph pass.
+        """
+        _check(tokens)
+        from fusiondsl.engine.registration import Registration  # imports Inductor
+
+        registration = Registration(self.compiled, self.plan, tokens)
+        registration.add_to(patterns, prepend=prepend)
+        return registration
+
     def __reduce__(self) -> tuple[type[CompiledRules], tuple[ir.Program, Target]]:
         return CompiledRules, (self.program, self.target)
+
+
+def _check(tokens: range | None) -> None:
+    if tokens is not None and not tokens:
+        raise ValueError(f"{tokens} has no token count; range(1, 257) has 1 to 256")

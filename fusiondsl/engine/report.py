@@ -25,6 +25,7 @@ class RefusalKind(Enum):
     LOST = "lost to rule"
     EFFECT = "effect"
     ENVIRONMENT = "environment"
+    GRAPH_PASS = "needs the graph pass"
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,23 @@ def finish(built: Built, choose: Choose) -> fx.GraphModule:
     return fx.GraphModule(torch.nn.Module(), built.graph)
 
 
+def reordered(graph: fx.Graph, choose: Choose) -> None:
+    """Another order of the same operations."""
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    missing = {node: sum(s in calls for s in node.all_input_nodes) for node in calls}
+    ready = [node for node in calls if not missing[node]]
+    end = graph.output_node()
+    while ready:
+        node = ready.pop(choose(len(ready)))
+        end.prepend(node)
+        for user in node.users:
+            if user in missing:
+                missing[user] -= 1
+                if not missing[user]:
+                    ready.append(user)
+    graph.lint()
+
+
 @st.composite
 def random_graphs(draw: st.DrawFn, *, plants: int = 3) -> tuple[fx.GraphModule, list[str]]:
     """A graph and the rules planted in it, in a random order among other operations."""
