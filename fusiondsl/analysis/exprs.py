@@ -13,6 +13,8 @@ from fusiondsl.dims.expr import (
     Method,
     Name,
     Sequence,
+    Slice,
+    Subscript,
     Unary,
 )
 from fusiondsl.dims.names import children
@@ -49,6 +51,12 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             )
         case Sequence():
             return replace(expr, items=_each(expr.items, change))
+        case Subscript():
+            receiver = rewrite(expr.receiver, change)
+            return replace(expr, receiver=receiver, items=_each(expr.items, change))
+        case Slice():
+            start, stop = (e if e is None else rewrite(e, change) for e in (expr.start, expr.stop))
+            return replace(expr, start=start, stop=stop)
         case _:
             return expr
 

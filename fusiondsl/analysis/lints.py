@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from fusiondsl.analysis.body import TEMPORARY, computed, reads
 from fusiondsl.analysis.declare import Declared
 from fusiondsl.analysis.exprs import conjuncts, walk
+from fusiondsl.analysis.lift import Lifted
 from fusiondsl.analysis.rules import Built
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.dims.evaluate import truth
-from fusiondsl.dims.expr import Expr, Literal
+from fusiondsl.dims.expr import Expr, Literal, Name
 from fusiondsl.dims.names import names
 from fusiondsl.dims.truth import Truth
 from fusiondsl.dims.values import Value
@@ -228,6 +229,51 @@ def undeclared_difference(built: Built) -> None:
                     labels=[Label(decl.span, "declared here")] if decl.span else [],
                     help=f"add `{kind}` to `allow`, or choose another target",
                 )
+
+
+def lint_derived(built: Built, lifted: Iterable[Lifted]) -> None:
+    """What only a derived source can have wrong."""
+    _unsaid_scalars(built)
+    _lifted_differences(built, lifted)
+
+
+def _unsaid_scalars(built: Built) -> None:
+    """A scalar is read off an argument that it is alone; no equation is solved for it."""
+    alone = {name for call in built.rule.match for name in reads(call)}
+    alone |= {
+        part.expr.id
+        for call in built.rule.match
+        for part in computed(call)
+        if isinstance(part.expr, Name)
+    }
+    target = built.rule.replace[0].op
+    for param in built.rule.params:
+        if isinstance(param.type, ScalarType) and param.name not in alone:
+            span = built.scope.spans.get(param.name)
+            built.diagnostics.error(
+                "FD234",
+                f"nothing in the meaning of `{target}` says what `{param.name}` is",
+                built.rule.span,
+                labels=[] if span is None else [Label(span, "it occurs in expressions only")],
+                help=f"fix it: `{target}({param.name} = ...)`",
+            )
+
+
+def _lifted_differences(built: Built, lifted: Iterable[Lifted]) -> None:
+    """An op in a derived source may differ from what the meaning spells out in its place."""
+    target = built.signatures[built.rule.replace[0].op]
+    fine = {d.kind for d in built.rule.allow} | {d.kind for d in target.differs} | _implied(target)
+    for item in lifted:
+        for kind in sorted({difference.kind for difference in item.differs} - fine):
+            span = item.call.span
+            built.diagnostics.error(
+                "FD315",
+                f"the source has `{item.call.op}` where `{target.name}` spells it out, which "
+                f"differs by `{kind}`, and the rule does not allow that",
+                built.rule.span,
+                labels=[] if span is None else [Label(span, f"its form `{item.form}`")],
+                help=f"add `{kind}` to `allow`",
+            )
 
 
 def _implied(decl: OpDecl) -> set[str]:

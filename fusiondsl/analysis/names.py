@@ -38,7 +38,7 @@ class Definitions:
     """Every item of every file by name; the first definition wins, later ones are reported."""
 
     ops: dict[str, Defined[ast.Op]] = field(default_factory=dict)
-    rules: dict[str, Defined[ast.Rule]] = field(default_factory=dict)
+    rules: dict[str, Defined[ast.Rule | ast.Fuse]] = field(default_factory=dict)
     tables: dict[str, Defined[ast.Table]] = field(default_factory=dict)
     predicates: dict[str, Defined[ast.Predicate]] = field(default_factory=dict)
     lets: dict[str, Defined[ast.Let]] = field(default_factory=dict)
@@ -66,9 +66,10 @@ def _define(
             return
         case ast.Op():
             _add("op", found.ops, op_key(item), Defined(item, module, item.name.span), diagnostics)
-        case ast.Rule():
-            key = item.name.name
-            _add("rule", found.rules, key, Defined(item, module, item.name.span), diagnostics)
+        case ast.Rule() | ast.Fuse():
+            name = item.name if isinstance(item, ast.Rule) else item.rule
+            rule: Defined[ast.Rule | ast.Fuse] = Defined(item, module, name.span)
+            _add("rule", found.rules, name.name, rule, diagnostics)
         case ast.Table():
             key = item.name.name
             _add("table", found.tables, key, Defined(item, module, item.name.span), diagnostics)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusiondsl.analysis import names
 from fusiondsl.analysis.conditions import ExprChecker, let_value
 from fusiondsl.analysis.declare import Declared, OpBuilder, check_torch_names, declare
-from fusiondsl.analysis.lints import lint_op, lint_rule
+from fusiondsl.analysis.derive import Derivation, with_origin
+from fusiondsl.analysis.lints import lint_derived, lint_op, lint_rule
 from fusiondsl.analysis.modules import LoadedModule
-from fusiondsl.analysis.names import Definitions, Visible
+from fusiondsl.analysis.names import Defined, Definitions, Visible
 from fusiondsl.analysis.order import Stated, arrange
 from fusiondsl.analysis.predicates import build_predicates
 from fusiondsl.analysis.rules import Built, RuleBuilder, check_order_names
@@ -118,13 +119,39 @@ class Analysis:
         built = []
         for name in sorted(self.definitions.rules):
             defined = self.definitions.rules[name]
-            before = self.diagnostics.error_count
-            rule = RuleBuilder(defined, self._scope(defined.module), ops).build()
-            check_order_names(rule, self.definitions)
-            if self.diagnostics.error_count == before:
-                lint_rule(rule)
-            built.append(rule)
+            if isinstance(defined.item, ast.Fuse):
+                rule = self._fuse(defined.item, defined.module, ops)
+            else:
+                scope = self._scope(defined.module)
+                rule = self._rule(Defined(defined.item, defined.module, defined.span), scope, ops)
+            built += [] if rule is None else [rule]
         return built
+
+    def _rule(self, defined: Defined[ast.Rule], scope: Scope, ops: Mapping[str, OpDecl]) -> Built:
+        before = scope.diagnostics.error_count
+        rule = RuleBuilder(defined, scope, ops).build()
+        check_order_names(rule, self.definitions)
+        if scope.diagnostics.error_count == before:
+            lint_rule(rule)
+        return rule
+
+    def _fuse(
+        self, fuse: ast.Fuse, module: LoadedModule, ops: Mapping[str, OpDecl]
+    ) -> Built | None:
+        """The rule of a `fuse`, built like one that was written."""
+
+        def new_scope(diagnostics: Diagnostics) -> Scope:
+            return Scope(Visible(self.definitions, module, diagnostics), self.lets)
+
+        found = Diagnostics()
+        derived = Derivation(fuse, new_scope, ops, found).derive()
+        rule = None
+        if derived is not None:
+            defined = Defined(derived.rule, module, fuse.rule.span)
+            rule = self._rule(defined, new_scope(found), ops)
+            lint_derived(rule, derived.lifted)
+        self.diagnostics.extend(with_origin(found, fuse))
+        return rule
 
     def _arranged(self, built: list[Built], ops: dict[str, OpDecl]) -> tuple[Rule, ...]:
         stated: list[Stated] = []

@@ -263,6 +263,12 @@ class Unifier:
             strides = tuple(self._instance(s) for s in kind.strides)
         return TensorType(self._result_dtype(kind.dtype), tuple(dims), strides)
 
+    def bound(self, name: str) -> Expr | None:
+        """What a size or dtype of the declaration is here, where that is known."""
+        if name in self._dtype_of:
+            return Name(self._dtype_of[name])
+        return self._size_of.get(name)
+
     def _instance(self, size: Expr) -> Expr:
         if isinstance(size, Spread) or not names(size) <= self._size_of.keys():
             return UNKNOWN_SIZE

@@ -216,7 +216,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`tokens = 7` in an example."""
+    """`tokens = 7` in an example, `group_size = 128` in a `fuse`."""
 
     name: Ident
     value: Expr
@@ -247,7 +247,36 @@ class Rule:
     span: Span
 
 
-Item: TypeAlias = Import | DTypeSet | Let | Table | Predicate | Op | Rule
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """`fuse aiter.quant(scale, group_size = 128) as name { ... }`: a rule made from `means`."""
+
+    target: Ident
+    given: tuple[Ident, ...]
+    """Parameters with a default or `?` that the rule reads all the same."""
+    fixed: tuple[Binding, ...]
+    name: Ident | None
+    """None: the rule is called like the target, without its namespace."""
+    lets: tuple[Let, ...]
+    where: tuple[Condition, ...]
+    allow: tuple[Difference, ...]
+    keep: tuple[Ident, ...]
+    """Values inside that others may read."""
+    before: tuple[Ident, ...]
+    after: tuple[Ident, ...]
+    examples: tuple[Example, ...]
+    doc: str | None
+    span: Span
+
+    @property
+    def rule(self) -> Ident:
+        """The name of the rule."""
+        if self.name is not None:
+            return self.name
+        return Ident(self.target.name.rpartition(".")[2], self.target.span)
+
+
+Item: TypeAlias = Import | DTypeSet | Let | Table | Predicate | Op | Rule | Fuse
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,45 @@ class Builder(ExpressionBuilder):
     def op_body(self, parts: Parts) -> Block:
         return self._block(parts)
 
+    fuse_body = op_body
+
     def rule(self, parts: Parts) -> None:
         given = ClauseReader(parts[4:-1], self._diagnostics)
         span = self._span(parts[0], parts[-1])
         rule = make_rule(self._dotted(parts[1]), parts[2].items, given, span)
         check_bodies(rule, self._diagnostics)
         self._add(rule)
+
+    def fuse(self, parts: Parts) -> None:
+        body = next((part for part in parts if isinstance(part, Block)), None)
+        given = ClauseReader([*parts, *(body.items if body else ())], self._diagnostics)
+        arguments = given.once("arguments", Arguments((), ()))
+        fixed = tuple(
+            ast.Binding(self._keyword_name(word), self._shallow(word.value))
+            for word in arguments.kwargs
+        )
+        names = tuple(name for arg in arguments.args if (name := self._given(arg)) is not None)
+        span = self._span(parts[0], parts[-1])
+        self._add(make_fuse(self._dotted(parts[1]), given.once("as"), names, fixed, given, span))
+
+    def _keyword_name(self, word: ex.Keyword) -> ast.Ident:
+        start = self._of(word).start
+        return ast.Ident(word.name, Span(self._source, start, start + len(word.name)))
+
+    def _given(self, arg: ex.Expr) -> ast.Ident | None:
+        """An argument without `=`: only a name of a parameter."""
+        if isinstance(arg, ex.Name) and "." not in arg.id:
+            return ast.Ident(arg.id, self._of(arg))
+        message = "expected the name of a parameter"
+        fix = "write `name = value` to fix a parameter"
+        self._diagnostics.error("FD022", message, self._of(arg), help=fix)
+        return None
+
+    def fuse_arguments(self, parts: Parts) -> Clause:
+        return self._clause("arguments", parts[1], parts)
+
+    def fuse_name(self, parts: Parts) -> Clause:
+        return self._clause("as", self._dotted(parts[1]), parts)
 
     # --- clauses ---------------------------------------------------------------------------------
 
@@ -172,7 +205,7 @@ class Builder(ExpressionBuilder):
     def _names_clause(self, parts: Parts) -> Clause:
         return self._clause(str(parts[0]), tuple(map(self._dotted, parts[1:])), parts)
 
-    before = after = _names_clause
+    before = after = keep = _names_clause
 
     def form(self, parts: Parts) -> Clause:
         given = ClauseReader(parts[3:], self._diagnostics)
@@ -397,6 +430,31 @@ def make_rule(name: ast.Ident, params: tuple[ast.Param, ...], given: Given, span
         replace=given.once("replace", ()),
         where=given.once("where", ()),
         allow=given.once("allow", ()),
+        before=given.joined("before"),
+        after=given.joined("after"),
+        examples=given.every("example"),
+        doc=given.once("doc"),
+        span=span,
+    )
+
+
+def make_fuse(
+    target: ast.Ident,
+    name: ast.Ident | None,
+    names: tuple[ast.Ident, ...],
+    fixed: tuple[ast.Binding, ...],
+    given: Given,
+    span: Span,
+) -> ast.Fuse:
+    return ast.Fuse(
+        target=target,
+        given=names,
+        fixed=fixed,
+        name=name,
+        lets=given.every("let"),
+        where=given.once("where", ()),
+        allow=given.once("allow", ()),
+        keep=given.joined("keep"),
         before=given.joined("before"),
         after=given.joined("after"),
         examples=given.every("example"),

@@ -14,10 +14,10 @@ from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.syntax.grammar import Brackets, LimitError
 
-_ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule")
+_ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule", "fuse")
 _CLAUSES = frozenset(
     {"doc", "means", "form", "where", "available", "impl", "effect", "differs", "let", "match"}
-    | {"replace", "allow", "before", "after", "example"}
+    | {"replace", "allow", "keep", "before", "after", "example"}
 )
 _PUNCTUATION = {
     "LPAR": "(",

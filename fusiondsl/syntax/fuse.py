@@ -20,7 +20,9 @@ from fusiondsl.syntax.build import Builder
 from fusiondsl.syntax.grammar import Brackets, LimitError, compile_grammar
 from fusiondsl.syntax.limits import MAX_SYNTAX_ERRORS
 
-_ITEM = re.compile(r"^(?:import|dtypes|let|table|extern|op|rule)(?![A-Za-z0-9_.])", re.MULTILINE)
+_ITEM = re.compile(
+    r"^(?:import|dtypes|let|table|extern|op|rule|fuse)(?![A-Za-z0-9_.])", re.MULTILINE
+)
 _LOCK = RLock()
 
 

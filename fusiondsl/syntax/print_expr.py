@@ -112,6 +112,12 @@ def impl_call(node: ast.Impl) -> str:
     return text if node.results is None else f"{text} -> {expression(node.results)}"
 
 
+def fuse_arguments(node: ast.Fuse) -> list[str]:
+    """Names first, then what is fixed."""
+    names = [name.name for name in node.given]
+    return names + [f"{part.name.name} = {expression(part.value)}" for part in node.fixed]
+
+
 def type_(node: ast.Type) -> str:
     optional = "?" if node.optional else ""
     if isinstance(node, ast.ScalarType):

@@ -114,8 +114,10 @@ class FusePrinter:
                 )
             case ast.Op():
                 return self._op(node)
-            case _:
+            case ast.Rule():
                 return self._rule(node)
+            case _:
+                return self._fuse(node)
 
     def _table(self, node: ast.Table) -> list[str]:
         params = ", ".join(param.name for param in node.params)
@@ -162,12 +164,32 @@ class FusePrinter:
         yield self._statements("replace", node.replace)
         yield self._lines_of("where", node.where, show.condition)
         yield self._lines_of("allow", node.allow, show.difference)
+        yield from self._last_clauses(node)
+
+    def _last_clauses(self, node: ast.Rule | ast.Fuse) -> Iterable[list[str]]:
         yield _names("before", node.before)
         yield _names("after", node.after)
         for example in node.examples:
             yield self._with_comments(example.span, _example(example))
 
-    def _doc(self, node: ast.Op | ast.Rule) -> list[str]:
+    def _fuse(self, node: ast.Fuse) -> list[str]:
+        arguments = show.fuse_arguments(node)
+        body = self._clauses(self._fuse_clauses(node))
+        tail = ("" if node.name is None else f" as {node.name.name}") + (" {" if body else "")
+        head = f"fuse {node.target.name}"
+        lines = wrapped(f"{head}(", arguments, f"){tail}", "") if arguments else [head + tail]
+        return [*lines, *body, "}"] if body else lines
+
+    def _fuse_clauses(self, node: ast.Fuse) -> Iterable[list[str]]:
+        yield self._doc(node)
+        for let in node.lets:
+            yield self._with_comments(let.span, [_INDENT + _let(let)])
+        yield self._lines_of("where", node.where, show.condition)
+        yield self._lines_of("allow", node.allow, show.difference)
+        yield _names("keep", node.keep)
+        yield from self._last_clauses(node)
+
+    def _doc(self, node: ast.Op | ast.Rule | ast.Fuse) -> list[str]:
         if node.doc is None:
             return []
         text = f"{_INDENT}doc {write_string(node.doc)}"

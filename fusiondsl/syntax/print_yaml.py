@@ -28,7 +28,7 @@ def module(node: ast.Module, comments: Comments) -> str:
         lines += ["", *above, f"{key}:"] if lines else [*above, f"{key}:"]
         lines += _indented(first)
         for item in found[1:]:
-            lines += [""] if kind in (ast.Op, ast.Rule) else []
+            lines += [""] if kind in (ast.Op, ast.Rule, ast.Fuse) else []
             lines += _indented(printer.item(item, text))
     rest = comments.rest()
     lines += ["", *rest] if rest and lines else rest
@@ -57,6 +57,7 @@ class _Printer:
         yield "predicates", ast.Predicate, self._predicate
         yield "ops", ast.Op, lambda node: _entry(list(self._op(node)))
         yield "rules", ast.Rule, lambda node: _entry(list(self._rule(node)))
+        yield "fuse", ast.Fuse, lambda node: _entry(list(self._fuse_item(node)))
 
     def first(
         self, node: ast.Item, text: Callable[[Any], list[str]]
@@ -124,14 +125,29 @@ class _Printer:
         yield f"name: {node.name.name}"
         yield from _doc(node.doc)
         yield from self._params("inputs", node.params)
-        if node.lets:
-            yield "lets:"
-            for let in node.lets:
-                yield from _indented(self._commented(let, [_let(let)]))
+        yield from self._lets(node.lets)
         yield from self._statements("match", node.match)
         yield from self._statements("replace", node.replace)
         yield from self._conditions("where", node.where)
         yield from self._differences("allow", node.allow)
+        yield from self._last_keys(node)
+
+    def _fuse_item(self, node: ast.Fuse) -> Iterator[str]:
+        yield f"target: {node.target.name}"
+        yield from [] if node.name is None else [f"name: {node.name.name}"]
+        yield from _doc(node.doc)
+        yield from _names("given", node.given)
+        if node.fixed:
+            yield "fixed:"
+        for part in node.fixed:
+            yield f"  {part.name.name}: {scalar(show.expression(part.value))}"
+        yield from self._lets(node.lets)
+        yield from self._conditions("where", node.where)
+        yield from self._differences("allow", node.allow)
+        yield from _names("keep", node.keep)
+        yield from self._last_keys(node)
+
+    def _last_keys(self, node: ast.Rule | ast.Fuse) -> Iterator[str]:
         yield from _names("before", node.before)
         yield from _names("after", node.after)
         yield from self._list("examples", node.examples, _example)
@@ -143,6 +159,12 @@ class _Printer:
             yield f"{key}:"
         for node in nodes:
             yield from _indented(self._commented(node, text(node)))
+
+    def _lets(self, nodes: Sequence[ast.Let]) -> Iterator[str]:
+        if nodes:
+            yield "lets:"
+        for node in nodes:
+            yield from _indented(self._commented(node, [_let(node)]))
 
     def _params(self, key: str, nodes: Sequence[ast.Param]) -> Iterator[str]:
         if nodes:

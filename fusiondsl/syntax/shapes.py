@@ -149,6 +149,27 @@ RULE = Shape(
         Key("examples", ListOf(EXAMPLE), "sizes and facts, and whether the rule fires"),
     ),
 )
+FUSE = Shape(
+    "fuse",
+    (
+        Key("target", Word(dotted=True), "the op whose meaning is looked for", required=True),
+        Key("name", Word(dotted=True), "the name of the rule, if not that of the target"),
+        Key("doc", Prose(), "what the rule does"),
+        Key(
+            "given",
+            Either((Word(), ListOf(Word()))),
+            "parameters with a default or `?` that the rule reads",
+        ),
+        Key("fixed", MapOf(EXPRESSION), "parameters of the target that have one value"),
+        Key("lets", MapOf(EXPRESSION), "named values of this rule"),
+        Key("where", CONDITIONS, "when; labels name the conditions in reports"),
+        Key("allow", DIFFERENCES, "differences that are accepted"),
+        Key("keep", NAMES, "values inside that others may read"),
+        Key("before", NAMES, "rules this one goes before"),
+        Key("after", NAMES, "rules this one goes after"),
+        Key("examples", ListOf(EXAMPLE), "sizes and facts, and whether the rule fires"),
+    ),
+)
 TABLE = Shape(
     "table",
     (
@@ -166,5 +187,6 @@ MODULE = Shape(
         Key("predicates", MapOf(MapOf(PARAM), dotted=True), "predicates that integrations answer"),
         Key("ops", ListOf(OP), "op declarations"),
         Key("rules", ListOf(RULE), "rules"),
+        Key("fuse", ListOf(FUSE), "rules made from what their targets mean"),
     ),
 )

@@ -10,7 +10,14 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims import expr as ex
 from fusiondsl.syntax import ast
-from fusiondsl.syntax.build import Parameter, check_bodies, check_rows, make_op, make_rule
+from fusiondsl.syntax.build import (
+    Parameter,
+    check_bodies,
+    check_rows,
+    make_fuse,
+    make_op,
+    make_rule,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class ItemMaker:
             yield ast.Predicate(name, found, _over(name.span, found))
         yield from (self._op(record) for record in module.get("ops") if record.complete)
         yield from (self._rule(record) for record in module.get("rules") if record.complete)
+        yield from (_fuse(record) for record in module.get("fuse") if record.complete)
 
     def _table(self, name: ast.Ident, record: Record) -> ast.Table:
         params = tuple(record.get("params"))
@@ -104,17 +112,8 @@ class ItemMaker:
         return make_op(record.get("name"), extern, params, results, _Given(clauses), record.span)
 
     def _rule(self, record: Record) -> ast.Rule:
-        clauses = {
-            "let": list(_lets(record.get("lets"))),
-            "match": record.get("match"),
-            "replace": record.get("replace"),
-            "where": tuple(_conditions(record.get("where"))),
-            "allow": tuple(_differences(record.get("allow"))),
-            "before": _names(record.get("before")),
-            "after": _names(record.get("after")),
-            "example": [_example(item) for item in record.get("examples") if item.complete],
-            "doc": _prose(record),
-        }
+        bodies = {"match": record.get("match"), "replace": record.get("replace")}
+        clauses = {**_rule_clauses(record), **bodies}
         params = self._params(record.get("inputs"))
         rule = make_rule(record.get("name"), params, _Given(clauses), record.span)
         if not record.is_broken("match") and not record.is_broken("replace"):
@@ -133,6 +132,27 @@ class ItemMaker:
                 ast.Param(name, part.type, part.kind, part.default, part.keyword_only, span)
             )
         return tuple(params)
+
+
+def _rule_clauses(record: Record) -> dict[str, Any]:
+    """What a rule and a `fuse` both have."""
+    return {
+        "let": list(_lets(record.get("lets"))),
+        "where": tuple(_conditions(record.get("where"))),
+        "allow": tuple(_differences(record.get("allow"))),
+        "before": _names(record.get("before")),
+        "after": _names(record.get("after")),
+        "example": [_example(item) for item in record.get("examples") if item.complete],
+        "doc": _prose(record),
+    }
+
+
+def _fuse(record: Record) -> ast.Fuse:
+    fixed = tuple(ast.Binding(name, value) for name, value in record.get("fixed"))
+    clauses = {**_rule_clauses(record), "keep": _names(record.get("keep"))}
+    given = _names(record.get("given"))
+    name = record.get("name", None)
+    return make_fuse(record.get("target"), name, given, fixed, _Given(clauses), record.span)
 
 
 def _span(node: Any) -> Span:

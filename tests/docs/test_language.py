@@ -13,6 +13,8 @@ from fusiondsl.analysis.modules import Loader
 from fusiondsl.cli.main import main
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Severity
 from fusiondsl.diagnostics.source import Source
+from fusiondsl.rules import load_source
+from tests.support.rules import canonical
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 _FENCE = re.compile(r"^```(fuse|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,6 +51,13 @@ def test_block(block: Block) -> None:
         assert errors == []
     else:
         assert block.refused in [code for code, _ in errors], errors
+
+
+def test_the_derived_rule_is_the_written_one() -> None:
+    fuse, rule = (b for b in blocks() if "norm_quant" in b.text and "fused.norm_quant(\n" in b.text)
+    derived, written = (load_source(b.text, b.name).program.rules for b in (fuse, rule))
+    assert "fuse " not in rule.text
+    assert list(map(canonical, derived)) == list(map(canonical, written))
 
 
 @pytest.mark.parametrize(

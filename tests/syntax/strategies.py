@@ -14,7 +14,7 @@ NOWHERE = Span(SOURCE, 0, 0)
 
 PARAMS = ("p0", "p1")
 """Every op and rule has these, so that methods of them are methods."""
-WORDS = ("a", "b", "match", "case", "out", "when", "H", "T_1", "axiom", "rule", "x")
+WORDS = ("a", "b", "match", "case", "out", "when", "H", "T_1", "axiom", "rule", "x", "as", "keep")
 plain = st.sampled_from(WORDS)
 dotted = st.one_of(plain, st.sampled_from(("ns.f", "env.tp_size", "ns.sub.match", "_C.rms_norm")))
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
@@ -224,6 +224,28 @@ rules = st.builds(
 )
 
 
+fuses = st.builds(
+    ast.Fuse,
+    target=ident(dotted),
+    given=st.lists(ident(), max_size=2).map(tuple),
+    fixed=st.lists(
+        st.builds(ast.Binding, ident(), free), max_size=2, unique_by=lambda part: part.name.name
+    ).map(tuple),
+    name=st.none() | ident(dotted),
+    lets=st.lists(lets(free), max_size=2, unique_by=lambda let: let.name.name).map(tuple),
+    where=st.lists(
+        st.builds(ast.Condition, st.none() | ident(), free, st.just(NOWHERE)), max_size=2
+    ).map(tuple),
+    allow=differences,
+    keep=names,
+    before=names,
+    after=names,
+    examples=st.lists(examples, max_size=2).map(tuple),
+    doc=st.none() | text,
+    span=st.just(NOWHERE),
+)
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> ast.Table:
     heads = draw(st.lists(ident(), min_size=1, max_size=3).map(tuple))
@@ -246,7 +268,7 @@ imports = st.builds(ast.Import, text, st.just(NOWHERE))
 dtype_sets = st.builds(
     ast.DTypeSet, ident(), st.lists(ident(), min_size=1, max_size=3).map(tuple), st.just(NOWHERE)
 )
-items = st.one_of(imports, lets(free), dtype_sets, tables(), predicates, ops(), rules)
+items = st.one_of(imports, lets(free), dtype_sets, tables(), predicates, ops(), rules, fuses)
 
 
 def _key(item: ast.Item) -> object:

@@ -149,4 +149,29 @@ CODES: dict[str, CodeInfo] = {
         "one value replaced twice",
         "Equal calls are one value, whatever names it has.",
     ),
+    "FD230": CodeInfo(
+        "a target without a meaning",
+        "`fuse` makes the source of a rule from the `means` of its target. An op without `means`, "
+        "or with `means axiom`, says nothing that could be looked for.",
+        "fuse fp8_static_quant",
+    ),
+    "FD231": CodeInfo(
+        "a meaning with two sides",
+        "`case` in the meaning of a `fuse` target has to be decided: fix the parameter that it "
+        "asks about, or name an optional one to say that it is given.",
+    ),
+    "FD232": CodeInfo(
+        "a parameter cannot have this value",
+        "`fuse op(name = value)` takes constants of the declared type: numbers, strings, dtypes, "
+        "constants made by `let`, and `none` for what is optional.",
+    ),
+    "FD233": CodeInfo(
+        "a result that is an input",
+        "What a rule replaces is computed by its source. A result that the meaning of the target "
+        "takes over from its arguments has nothing to be replaced.",
+    ),
+    "FD234": CodeInfo(
+        "a parameter that the meaning does not say",
+        "A derived source can only bind parameters that the meaning of the target reads.",
+    ),
 }
