@@ -280,7 +280,7 @@ GATED = [(post_grad, "torch"), (traced, "torch_silu")]
 
 
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
-@pytest.mark.parametrize(("capture", "form"), GATED, ids=str)
+@pytest.mark.parametrize(("capture", "form"), GATED, ids=["post_grad", "make_fx"])
 def test_gated_rms_norm(capture: Any, form: str, dtype: torch.dtype) -> None:
     weight = activations(64, dtype=BF16)
 
