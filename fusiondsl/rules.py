@@ -13,6 +13,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, FusionErro
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.ir.program import Program
 from fusiondsl.pause import collection_paused
+from fusiondsl.proof.check import check_proofs
 from fusiondsl.resources import patterns_root
 from fusiondsl.syntax import is_unreadable
 from fusiondsl.target import Target
@@ -79,7 +80,10 @@ _ABSENT = frozenset({"FD110", "FD112", "FD114", "FD117", "FD118"})
 def analyse_loaded(loader: Loader, diagnostics: Diagnostics) -> Program:
     modules = loader.finish()
     if not diagnostics.has_errors:
-        return analyse(modules, diagnostics)
+        program = analyse(modules, diagnostics)
+        if not diagnostics.has_errors:
+            check_proofs(program, diagnostics)
+        return program
     # Items that could not be read may define what seems to be missing.
     further = Diagnostics()
     program = analyse(modules, further)

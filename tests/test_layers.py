@@ -22,6 +22,7 @@ LAYERS = (
     "decl",
     "ir",
     "analysis",
+    "proof",
     "artifact",
     "ops",
     "graphs",

@@ -24,6 +24,7 @@ DIFFERENCES = (
     "amax_floor",
     "saturate",
     "relayout",
+    "unproved",
 )
 
 

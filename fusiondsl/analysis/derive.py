@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions
 from fusiondsl.analysis.conditions import ExprChecker, let_value
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import rewrite, show, substitute, walk
-from fusiondsl.analysis.lift import Facts, Lifted, lift
+from fusiondsl.analysis.lift import Facts, lift
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.signature import Signature, constant, fits
 from fusiondsl.analysis.unlower import Recorder, Unlowering
@@ -23,13 +23,6 @@ from fusiondsl.dims.truth import Truth
 from fusiondsl.ir.program import Call as CallStep
 from fusiondsl.ir.program import Condition, OpDecl, Param
 from fusiondsl.syntax import ast
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    rule: ast.Rule
-    lifted: tuple[Lifted, ...]
-    """Ops that the source has where the meaning spells them out."""
 
 
 class Derivation:
@@ -49,7 +42,7 @@ class Derivation:
         self._values: dict[str, Expr] = {}
         """Parameters of the target that have one value here."""
 
-    def derive(self) -> Derived | None:
+    def derive(self) -> ast.Rule | None:
         target = self._target()
         if target is None or not self._settle(target, self.ops[self.fuse.target.name]):
             return None
@@ -242,7 +235,7 @@ class Derivation:
         means: tuple[ast.Assign, ...],
         rows: Mapping[str, str],
         diagnostics: Diagnostics,
-    ) -> Derived | None:
+    ) -> ast.Rule | None:
         scope = self.new_scope(diagnostics)
         Signature(scope).params(params)
         dtypes = DTypes(scope.dtype_set)
@@ -270,7 +263,7 @@ class Derivation:
         match = source.statements([name for name in results if name in recorder.bound])
         if not self._binds_all(params, match, diagnostics):
             return None
-        return Derived(self._rule(target, params, match, recorder), tuple(source.used))
+        return self._rule(target, params, match, recorder)
 
     def _semantic_ops(self, scope: Scope) -> list[OpDecl]:
         visible = scope.visible

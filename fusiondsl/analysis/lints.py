@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from fusiondsl.analysis.body import TEMPORARY, computed, reads
 from fusiondsl.analysis.declare import Declared
 from fusiondsl.analysis.exprs import conjuncts, walk
-from fusiondsl.analysis.lift import Lifted
 from fusiondsl.analysis.rules import Built
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.dims.evaluate import truth
@@ -25,7 +24,6 @@ from fusiondsl.ir.program import (
     ScalarType,
     Step,
     TensorType,
-    Unrounded,
 )
 from fusiondsl.target import Target
 
@@ -210,34 +208,10 @@ def disconnected(built: Built) -> None:
         )
 
 
-# --- what differs, and where it runs -----------------------------------------------------------
+# --- derived rules -----------------------------------------------------------------------------
 
 
-def undeclared_difference(built: Built) -> None:
-    """A target that computes something slightly else needs the rule's consent."""
-    allowed = {d.kind for d in built.rule.allow}
-    for call in built.rule.replace:
-        decl = built.signatures.get(call.op)
-        if decl is None:
-            continue
-        for kind in sorted({d.kind for d in decl.differs} | _implied(decl)):
-            if kind not in allowed:
-                built.diagnostics.error(
-                    "FD315",
-                    f"`{decl.name}` differs by `{kind}`, which the rule does not allow",
-                    call.span,
-                    labels=[Label(decl.span, "declared here")] if decl.span else [],
-                    help=f"add `{kind}` to `allow`, or choose another target",
-                )
-
-
-def lint_derived(built: Built, lifted: Iterable[Lifted]) -> None:
-    """What only a derived source can have wrong."""
-    _unsaid_scalars(built)
-    _lifted_differences(built, lifted)
-
-
-def _unsaid_scalars(built: Built) -> None:
+def lint_derived(built: Built) -> None:
     """A scalar is read off an argument that it is alone; no equation is solved for it."""
     alone = {name for call in built.rule.match for name in reads(call)}
     alone |= {
@@ -259,32 +233,7 @@ def _unsaid_scalars(built: Built) -> None:
             )
 
 
-def _lifted_differences(built: Built, lifted: Iterable[Lifted]) -> None:
-    """An op in a derived source may differ from what the meaning spells out in its place."""
-    target = built.signatures[built.rule.replace[0].op]
-    fine = {d.kind for d in built.rule.allow} | {d.kind for d in target.differs} | _implied(target)
-    for item in lifted:
-        for kind in sorted({difference.kind for difference in item.differs} - fine):
-            span = item.call.span
-            built.diagnostics.error(
-                "FD315",
-                f"the source has `{item.call.op}` where `{target.name}` spells it out, which "
-                f"differs by `{kind}`, and the rule does not allow that",
-                built.rule.span,
-                labels=[] if span is None else [Label(span, f"its form `{item.form}`")],
-                help=f"add `{kind}` to `allow`",
-            )
-
-
-def _implied(decl: OpDecl) -> set[str]:
-    """`~x` and `round?` in a meaning move a rounding."""
-    return {"round"} if any(_skips_rounding(step) for step in decl.means or ()) else set()
-
-
-def _skips_rounding(step: Step) -> bool:
-    if isinstance(step, Branch):
-        return any(map(_skips_rounding, (*step.then, *step.otherwise)))
-    return step.op == "prim.maybe_round" or any(isinstance(a, Unrounded) for a in step.args)
+# --- where it runs -----------------------------------------------------------------------------
 
 
 def nowhere_available(built: Built) -> None:
@@ -406,7 +355,6 @@ RULE_LINTS: tuple[Lint, ...] = (
     unused_result,
     unused_let,
     disconnected,
-    undeclared_difference,
     nowhere_available,
 )
 

@@ -147,9 +147,9 @@ class Analysis:
         derived = Derivation(fuse, new_scope, ops, found).derive()
         rule = None
         if derived is not None:
-            defined = Defined(derived.rule, module, fuse.rule.span)
+            defined = Defined(derived, module, fuse.rule.span)
             rule = self._rule(defined, new_scope(found), ops)
-            lint_derived(rule, derived.lifted)
+            lint_derived(rule)
         self.diagnostics.extend(with_origin(found, fuse))
         return rule
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fusiondsl.cli.options import Subparsers
     from fusiondsl.engine import Refusal, Report
     from fusiondsl.graphs import ReadGraph
+    from fusiondsl.proof import Verdict
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -54,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     graphs = read(args.graph, program=rules.program)
     reports = [compiled.apply(graph.gm, tokens=args.tokens) for graph in graphs]
     for graph, report in zip(graphs, reports, strict=True):
-        _show(console, graph, report, everything=args.all)
+        _show(console, graph, report, compiled.proof, everything=args.all)
     if args.output is not None:
         write_atomically(args.output, _readable(graphs).encode())
         console.print(f"wrote {args.output}")
     console.add(
         graphs=[
-            {"name": graph.name, **_report_data(report)}
+            {"name": graph.name, **_report_data(report, compiled.proof)}
             for graph, report in zip(graphs, reports, strict=True)
         ],
         output=args.output,
@@ -68,7 +70,14 @@ def run(args: argparse.Namespace) -> int:
     return console.exit_code()
 
 
-def _show(console: Console, graph: ReadGraph, report: Report, *, everything: bool) -> None:
+def _show(
+    console: Console,
+    graph: ReadGraph,
+    report: Report,
+    proof: Callable[[str], Verdict],
+    *,
+    everything: bool,
+) -> None:
     nodes = f"{report.nodes_before} -> {report.nodes_after} nodes"
     console.print(console.paint("bold", f"{graph.name}: {nodes}"))
     for note in graph.uncertain:
@@ -79,6 +88,7 @@ def _show(console: Console, graph: ReadGraph, report: Report, *, everything: boo
             if site.rule == rule:
                 forms = f" ({', '.join(site.forms)})" if site.forms else ""
                 console.print(f"              at {site.node}{forms}")
+        console.print(f"              proof: {proof(rule)}")
     for refusal in report.refused if everything else report.close():
         console.print(f"  {console.paint('bad', 'refused')}     {_refusal_text(refusal)}")
     for item in report.ineligible:
@@ -105,7 +115,7 @@ def _readable(graphs: list[ReadGraph]) -> str:
     return "\n\n".join(text.rstrip() for text in texts) + "\n"
 
 
-def _report_data(report: Report) -> dict[str, Any]:
+def _report_data(report: Report, proof: Callable[[str], Verdict]) -> dict[str, Any]:
     return {
         "fired": [asdict(site) for site in report.fired],
         "refused": [asdict(refusal, dict_factory=_plain) for refusal in report.refused],
@@ -113,6 +123,7 @@ def _report_data(report: Report) -> dict[str, Any]:
         "nodes_before": report.nodes_before,
         "nodes_after": report.nodes_after,
         "counts": report.counts,
+        "proofs": {rule: str(proof(rule)) for rule in report.counts},
     }
 
 

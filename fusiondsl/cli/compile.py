@@ -21,8 +21,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "compile",
         help="compile rules for a target and write an artifact",
-        description="Prints each rule with its order, its token range, and the forms it matches "
-        "or the reason why it cannot fire on the target.",
+        description="Prints each rule with its order, its token range, its proof, and the forms it "
+        "matches or the reason why it cannot fire on the target.",
         parents=[common()],
     )
     add_paths(parser)
@@ -65,7 +65,7 @@ def _show(
     args: argparse.Namespace, rules: Rules, rows: list[PlanRow], written: dict[str, int]
 ) -> None:
     console = console_of(args)
-    headers = ("order", "rule", "eligible", "tokens", "forms, or why not")
+    headers = ("order", "rule", "eligible", "tokens", "proof", "forms, or why not")
     if rows:
         console.print(table(headers, [_cells(row) for row in rows]))
         console.print()
@@ -83,7 +83,7 @@ def _show(
 
 def _cells(row: PlanRow) -> tuple[str, ...]:
     last = "\n".join(row.forms) if row.eligible else row.reason
-    return str(row.order), row.rule, "yes" if row.eligible else "no", row.tokens, last
+    return str(row.order), row.rule, "yes" if row.eligible else "no", row.tokens, row.proof, last
 
 
 def describe(target: Target) -> str:

@@ -83,6 +83,8 @@ class PlanRow:
     reason: str
     tokens: str
     """The token range, `any` where the rule does not bound it."""
+    proof: str = ""
+    """What both sides are equal up to, or why that is not known."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from fusiondsl.engine.apply import Plan, apply, build_plan
 from fusiondsl.engine.compile import Compiled, PlanRow, compile_program
 from fusiondsl.engine.plan import plan_rows
 from fusiondsl.engine.report import Report
+from fusiondsl.proof import Prover, Verdict
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class CompiledRules:
     @cached_property
     def plan(self) -> Plan:
         return build_plan(self.compiled)
+
+    @cached_property
+    def prover(self) -> Prover:
+        return Prover(self.program)
+
+    def proof(self, name: str) -> Verdict:
+        """What is proved about the rule `name`."""
+        return self.prover.rule(next(r for r in self.program.rules if r.name == name))
 
     def rows(self) -> list[PlanRow]:
         """The plan: every rule with its admitted forms, order, eligibility and token range."""

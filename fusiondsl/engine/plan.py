@@ -6,11 +6,13 @@ from fusiondsl import ir
 from fusiondsl.dims import NO_FACTS, Dim, evaluate, names, render
 from fusiondsl.dims.expr import Binary, Expr
 from fusiondsl.engine.compile import Compiled, CompiledRule, PlanRow
+from fusiondsl.proof import Prover
 
 
 def plan_rows(compiled: Compiled) -> list[PlanRow]:
     ready = {rule.name: rule for rule in compiled.rules}
     refused = {item.rule: item.message for item in compiled.ineligible}
+    prover = Prover(compiled.program)
     rows: list[PlanRow] = []
     for rule in compiled.program.rules:
         one = ready.get(rule.name)
@@ -22,6 +24,7 @@ def plan_rows(compiled: Compiled) -> list[PlanRow]:
                 one is not None,
                 "" if one is not None else refused[rule.name],
                 token_range(rule, compiled),
+                str(prover.rule(rule)),
             )
         )
     return rows

@@ -124,7 +124,8 @@ _ROUNDED: dict[str, Callable[..., torch.Tensor]] = {
     "reciprocal": torch.reciprocal,
     "square": torch.square,
     "sigmoid": torch.sigmoid,
-    "silu": lambda x: x * torch.sigmoid(x) if x.dtype == torch.float64 else functional.silu(x),
+    # Inductor's decomposition, so that both spellings are one value.
+    "silu": lambda x: x / (torch.exp(-x) + 1),
     "relu": torch.relu,
     "tanh": torch.tanh,
     "ceil": torch.ceil,

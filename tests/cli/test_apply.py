@@ -13,6 +13,7 @@ REPORT = """\
 GraphModule: 9 -> 8 nodes
   fired       1 x scale_add
               at add
+              proof: exact
   refused     scale_add at add_1: predicate false [dtypes]: D is f32, not in (bf16, f16) (2 of 2 ops)
 
 """  # noqa: E501
@@ -71,6 +72,7 @@ def test_json(run: Run) -> None:
     (graph,) = document["graphs"]
     assert graph["name"] == "GraphModule"
     assert graph["counts"] == {"scale_add": 1}
+    assert graph["proofs"] == {"scale_add": "exact"}
     assert (graph["nodes_before"], graph["nodes_after"]) == (9, 8)
     (refusal,) = graph["refused"]
     assert refusal["kind"] == "predicate false"

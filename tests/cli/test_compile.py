@@ -16,8 +16,8 @@ from fusiondsl.target import Target
 from tests.cli.conftest import Run
 
 PLAN = """\
-order  rule       eligible  tokens                             forms, or why not
-    0  scale_add  yes       tokens * H * itemsize(D) <= 65536
+order  rule       eligible  tokens                             proof  forms, or why not
+    0  scale_add  yes       tokens * H * itemsize(D) <= 65536  exact
 
 1 of 1 rules eligible for env.arch = gfx950, env.mx = true
 """
@@ -32,8 +32,8 @@ def test_why_a_rule_is_not_eligible(run: Run) -> None:
     done = run("compile", "pack.fuse", "--target", "gfx90a")
     assert done.code == 0
     assert done.out == (
-        "order  rule       eligible  tokens                             forms, or why not\n"
-        "    0  scale_add  no        tokens * H * itemsize(D) <= 65536  "
+        "order  rule       eligible  tokens                             proof  forms, or why not\n"
+        "    0  scale_add  no        tokens * H * itemsize(D) <= 65536  exact  "
         "cli_demo.scale_add is not available: "
         'env.arch is "gfx90a", not in ("gfx942", "gfx950")\n'
         "\n"
@@ -44,7 +44,7 @@ def test_why_a_rule_is_not_eligible(run: Run) -> None:
 def test_model_facts_close_the_token_range(run: Run) -> None:
     facts = ("--fact", "model.hidden_size=64", "--fact", "model.itemsize=2")
     done = run("compile", "pack.fuse", "--target", "gfx950", "--tp", "8", *facts)
-    assert "    0  scale_add  yes       tokens <= 512\n" in done.out
+    assert "    0  scale_add  yes       tokens <= 512  exact\n" in done.out
     assert done.out.endswith(
         "1 of 1 rules eligible for env.arch = gfx950, env.mx = true, env.tp_size = 8, "
         "model.hidden_size = 64, model.itemsize = 2\n"
@@ -211,6 +211,7 @@ def test_json(run: Run) -> None:
                 "eligible": True,
                 "reason": "",
                 "tokens": "tokens * H * itemsize(D) <= 65536",
+                "proof": "exact",
             }
         ],
         "output": None,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fusiondsl.analysis import analyse
 from fusiondsl.analysis.modules import Loader
 from fusiondsl.cli.main import main
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Severity
 from fusiondsl.diagnostics.source import Source
-from fusiondsl.rules import load_source
+from fusiondsl.rules import analyse_loaded, load_source
 from tests.support.rules import canonical
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
@@ -45,7 +44,7 @@ def test_block(block: Block) -> None:
     diagnostics = Diagnostics()
     loader = Loader(diagnostics)
     loader.add_source(Source(block.name, block.text))
-    analyse(loader.finish(), diagnostics)
+    analyse_loaded(loader, diagnostics)
     errors = [(d.code, d.message) for d in diagnostics if d.severity is Severity.ERROR]
     if block.refused is None:
         assert errors == []

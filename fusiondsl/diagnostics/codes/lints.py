@@ -69,8 +69,8 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD315": CodeInfo(
         "a difference is not allowed",
-        "The target computes something slightly else than the source, as its `differs` or the "
-        "`~` in its meaning says. The rule has to allow it by name.",
+        "The target computes something slightly else than the source, as its `differs` says or as "
+        "the comparison of both meanings shows. The rule has to allow it by name.",
     ),
     "FD316": CodeInfo(
         "a rule for no target",
@@ -80,5 +80,20 @@ CODES: dict[str, CodeInfo] = {
         "an op without a meaning",
         "`means` says what an op computes; without it there is no reference, no proof and no "
         "numeric check. `means axiom` points to a reference in Python.",
+    ),
+    "FD318": CodeInfo(
+        "both sides do not compute the same",
+        "With every op replaced by its meaning, the two sides of the rule part at the place shown. "
+        "Either the rule or a meaning is wrong; `allow { unproved }` keeps a rule whose sides are "
+        "equal for a reason that meanings do not show.",
+    ),
+    "FD319": CodeInfo(
+        "an allowed difference does not occur",
+        "Both sides are equal without this difference, and no op or form of the rule names it.",
+    ),
+    "FD320": CodeInfo(
+        "a form is not its op",
+        "The body of a form computes something else than the meaning of its op, or differs by "
+        "more than its `differs` names.",
     ),
 }
