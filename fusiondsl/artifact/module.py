@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusiondsl import __version__, ir
@@ -24,7 +24,7 @@ from fusiondsl.artifact.plain import (
     is_default,
     written_fields,
 )
-from fusiondsl.target import Target
+from fusiondsl.target import Answer, Fact, Target
 
 _WIDTH = 100
 _INDENT = "    "
@@ -65,7 +65,7 @@ def dump_python(program: ir.Program, target: Target) -> str:
     lines = [
         f'"""Rules that fusiondsl {__version__} compiled; written by `fusiondsl compile`."""',
         "",
-        "from fusiondsl import CompiledRules, Target, ir",
+        f"from fusiondsl import {'Answer, ' if target.answers else ''}CompiledRules, Target, ir",
         "from fusiondsl.diagnostics.source import Place",
         "from fusiondsl.dims import expr",
         "",
@@ -83,10 +83,24 @@ def _target_lines(target: Target) -> list[str]:
         ("tp_group=", target.tp_group),
     ]
     items = [(name, _atom(_scalar(value))) for name, value in parts if value is not None]
-    facts = [(f"{_scalar(name)}: ", _atom(_scalar(target.facts[name]))) for name in target.facts]
-    if facts:
-        items.append(("facts=", _group("{", sorted(facts, key=lambda fact: fact[0]), "}")))
+    if target.facts:
+        items.append(("facts=", _facts(target.facts)))
+    if target.answers:
+        answers = sorted(map(_answer, target.answers), key=lambda text: text.flat)
+        lonely = "," if len(answers) == 1 else ""
+        items.append(("answers=", _group("(", [("", answer) for answer in answers], ")", lonely)))
     return _laid_out(_group("Target(", items, ")"), "TARGET = ", "", "")
+
+
+def _facts(facts: Mapping[str, Fact]) -> _Text:
+    return _group("{", [(f"{_scalar(n)}: ", _atom(_scalar(facts[n]))) for n in sorted(facts)], "}")
+
+
+def _answer(answer: Answer) -> _Text:
+    parts = [_atom(_scalar(answer.predicate)), _atom(_scalar(answer.value))]
+    if answer.args is not None:
+        parts.append(_facts(answer.args))
+    return _group("Answer(", [("", part) for part in parts], ")")
 
 
 class _Writer:

@@ -11,6 +11,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.dims import names, render, show
 from fusiondsl.dims.expr import Spread
+from fusiondsl.proof import Prover
 from fusiondsl.syntax import ast, parse
 from fusiondsl.syntax.comments import Comments
 from fusiondsl.syntax.print_fuse import FusePrinter
@@ -33,6 +34,7 @@ class _Book:
         self._program = program
         self._file_name = artifact.file_namer(program)
         self._texts = _Texts()
+        self._prover = Prover(program)
         self._matching = _by_op(program, lambda rule: rule.match)
         self._writing = _by_op(program, lambda rule: rule.replace)
 
@@ -96,6 +98,7 @@ class _Book:
             + _relative("after", rule.after)
         )
         yield f"token range: {_token_range(rule)}"
+        yield f"proof: {md.prose(str(self._prover.rule(rule)))}"
         if rule.allow:
             yield f"may differ from the source by: {md.prose(differences_text(rule.allow))}"
         if rule.span is not None:

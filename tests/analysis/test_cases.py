@@ -14,6 +14,7 @@ import pytest
 from fusiondsl.diagnostics.codes import lints, names, order, types
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.render import render_all
+from fusiondsl.resources import patterns_root
 from fusiondsl.rules import check, in_text_order
 
 CASES = Path(__file__).parent.parent / "cases" / "check"
@@ -24,7 +25,7 @@ CODES = {**names.CODES, **types.CODES, **lints.CODES, **order.CODES}
 def rendered(path: Path) -> str:
     diagnostics = Diagnostics()
     check([path.name], diagnostics)
-    return render_all(in_text_order(diagnostics))
+    return render_all(in_text_order(diagnostics)).replace(str(patterns_root()), "patterns")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)

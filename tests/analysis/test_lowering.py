@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import fusiondsl
 from fusiondsl.dims.expr import Binary, DType, Literal, Name, Spread
 from fusiondsl.dims.render import render
 from fusiondsl.ir.program import (
@@ -20,6 +19,7 @@ from fusiondsl.ir.program import (
     TensorType,
     Unrounded,
 )
+from tests.support.analysed import analysed
 
 OPS = """
 op norm(x: D[t.., H], w: W[H], eps: float) -> (y: D[t.., H]) { means axiom }
@@ -31,12 +31,12 @@ extern op ext.both(out r: D[t.., H], inout x: D[t.., H], n: int = 3, *, flag: bo
 
 
 def op(text: str) -> OpDecl:
-    program = fusiondsl.load_source(OPS + text).program
+    program = analysed(OPS + text)
     return program.ops["it"]
 
 
 def rule(text: str) -> Rule:
-    (found,) = fusiondsl.load_source(OPS + text).program.rules
+    (found,) = analysed(OPS + text).rules
     return found
 
 

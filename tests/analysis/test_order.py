@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-import fusiondsl
 from fusiondsl.analysis.overlap import demands_of, disjoint
 from fusiondsl.analysis.source import source_of
 from fusiondsl.diagnostics.diagnostic import FusionError
 from fusiondsl.ir.program import Program
+from tests.support.analysed import analysed
 
 OPS = """
 op f(x: D[t.., H]) -> (y: D[t.., H]) { means { y = abs(x) } }
@@ -24,7 +24,7 @@ op k2(x: D[t.., H]) -> (y: D[t.., H]) { means { y = exp(x) } }
 def program(*rules: str) -> Program:
     shuffled = list(rules)
     random.Random(len(rules)).shuffle(shuffled)
-    return fusiondsl.load_source(OPS + "\n".join(shuffled)).program
+    return analysed(OPS + "\n".join(shuffled))
 
 
 def order(*rules: str) -> list[str]:

@@ -16,7 +16,7 @@ import fusiondsl
 from fusiondsl import artifact, ir
 from fusiondsl.diagnostics import Source, Span
 from fusiondsl.dims import expr
-from fusiondsl.target import Target
+from fusiondsl.target import Answer, Target
 
 TARGET = Target("gfx950", 8, "tp:0", {"model.hidden_size": 4096, "env.aiter": True})
 CHECKOUT = Path(fusiondsl.__file__).parents[1]
@@ -58,6 +58,7 @@ PROGRAM = ir.Program(
     lets={{"QUOTED": ir.Const("it's"), "SMALL": ir.Const(1e-06)}},
     dtype_sets={{"half": ("bf16", "f16")}},
     files=("own.fuse",),
+    predicates={{}},
 )
 TARGET = Target(
     arch="gfx950",
@@ -116,6 +117,12 @@ def _same(program: ir.Program, target: Target) -> bool:
 def test_every_constant_comes_back(value: float | str | None) -> None:
     assert _same(replace(_program(), lets={"X": ir.Const(value)}), TARGET)
     assert _same(replace(_program(), lets={"X": ir.Const(ir.DType("bf16"))}), Target())
+
+
+def test_answers_come_back() -> None:
+    answers = (Answer("small", True), Answer("fits", False, {"l": "layers.0.attn", "heads": 8}))
+    assert _same(_program(), replace(TARGET, answers=answers))
+    assert _same(_program(), replace(TARGET, answers=answers[:1]))
 
 
 def test_names_that_meet_are_told_apart() -> None:

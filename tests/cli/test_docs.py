@@ -26,6 +26,7 @@ One kernel for a scaled sum.
 - writes [`cli_demo.scale_add`](../ops/cli_demo.scale_add.md)
 - order: 0
 - token range: `tokens * H * itemsize(D) <= 65536`
+- proof: exact
 - declared in `pack.fuse:8`
 
 ```fuse
