@@ -45,7 +45,8 @@ class Registration:
         """Another run of the pass may rewrite more of the graph it has just been over.
 
         A run applies rules of one stratum: those on targets of others come in the next one. So do
-        sites that other patterns have made behind the back of the pass.
+        sites that other patterns have made behind the back of the pass; with a pattern that fires
+        in every run, this need never become False.
         """
         self._compiled = compiled
         self._plan = plan
