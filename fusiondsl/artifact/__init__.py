@@ -14,6 +14,7 @@ from fusiondsl.artifact.format import (
     is_artifact,
     load,
     loads,
+    replace_file,
     save,
     write_atomically,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "is_artifact",
     "load",
     "loads",
+    "replace_file",
     "save",
     "write_atomically",
 ]

@@ -137,12 +137,13 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         if place.exists() and not place.is_file():
             place.write_bytes(data)
         else:
-            _replace(place.resolve(), data)
+            replace_file(place.resolve(), data)
     except (OSError, ValueError) as error:
         _refuse("FD644", f"cannot write `{place}`: {_reason(error)}")
 
 
-def _replace(place: Path, data: bytes) -> None:
+def replace_file(place: Path, data: bytes) -> None:
+    """All of `data` or, with an `OSError`, nothing; permissions of an existing file are kept."""
     mode = _mode_for(place)
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     temporary = Path(name)
@@ -161,7 +162,7 @@ def _replace(place: Path, data: bytes) -> None:
 def _mode_for(place: Path) -> int:
     """The mode of the file that is replaced, else what the process gives new files."""
     if place.exists():
-        return place.stat().st_mode & 0o777
+        return place.stat().st_mode & 0o7777
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

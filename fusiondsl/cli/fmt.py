@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fusiondsl.analysis.modules import directory_files
+from fusiondsl.artifact import replace_file
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.options import common, console_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(output: _Output) -> None:
     try:
-        write_atomically(output.path, output.text)
+        replace_file(output.path.resolve(), output.text.encode())
     except OSError as error:
         diagnostics = Diagnostics()
         message = f"cannot write `{output.path}`: {error.strerror or error}"
@@ -136,26 +135,3 @@ def _refuse_overwriting(outputs: Iterable[_Output], diagnostics: Diagnostics) ->
             fix = "remove it first, or print with `--stdout`"
             message = f"`{output.path}` already exists"
             diagnostics.error("FD007", message, None, help=fix)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """All of `text` or nothing; permissions of an existing file are kept."""
-    target = path.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
-def _mode(path: Path) -> int:
-    if path.exists():
-        return path.stat().st_mode & 0o7777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -14,7 +14,7 @@ from fusiondsl.dims import Dim, Facts, Truth, evaluate, truth
 from fusiondsl.dims.expr import Spread
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled
-from fusiondsl.engine.layout import misfit, relaid, same_layout, text
+from fusiondsl.engine.layout import layout_problem, misfit, same_layout, text
 from fusiondsl.engine.recipe import (
     Inexpressible,
     Operands,
@@ -313,7 +313,7 @@ def _compare(
     new, old = shape_of(made), shape_of(matched)
     if new != old and not regroups(new, old):
         return Problem("shape", f"{name} has the shape {text(old)}, not {text(new)}")
-    return None if relayout or same_layout(made, matched) else relaid(name, made, matched)
+    return None if relayout or same_layout(made, matched) else layout_problem(name, made, matched)
 
 
 def regroups(new: tuple[Size, ...], old: tuple[Size, ...]) -> bool:

@@ -18,7 +18,7 @@ from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, show, truth
 from fusiondsl.engine.compile import SIZED, Compiled
 from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
-from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, OpStep, Recipe
 from fusiondsl.engine.signatures import Numbers, Signatures
@@ -43,8 +43,6 @@ class Verdict:
     memo: dict[Any, Any] = field(default_factory=dict)
     """What the emitter works out once for this verdict."""
 
-
-_VALUES = (fx.Node, Version)
 
 _MOST_KNOWN = 4096
 """Verdicts, and numbers of signatures, kept from one graph to the next."""
@@ -107,7 +105,7 @@ class Judge:
     def _recall(self, site: Site, key: Any) -> Verdict:
         """A verdict of an earlier graph, unless the site has a scalar that is a node."""
         slots = site.slots
-        if any(isinstance(slots[s], _VALUES) for s in site.rule.scalar_slots):
+        if any(isinstance(slots[s], VALUES) for s in site.rule.scalar_slots):
             return self._judge(site)
         full = (self._context, key)
         verdict = self._known.get(full)
@@ -195,7 +193,7 @@ class Judge:
         for call in site.calls:
             for values in (*call.results.values(), call.args):
                 for value in values:
-                    tensor = tensor_of(value) if isinstance(value, _VALUES) else None
+                    tensor = tensor_of(value) if isinstance(value, VALUES) else None
                     if tensor is not None:
                         sizes.extend(shape_of(tensor))
         return facts_for(self._shape_env, sizes)
@@ -338,10 +336,10 @@ def _dtype(value: Any) -> torch.dtype | None:
 
 
 def _scalar_key(item: Any) -> Any:
-    if isinstance(item, _VALUES):
+    if isinstance(item, VALUES):
         return id(item)
     return literal_key(item)
 
 
 def _show(item: Any) -> str:
-    return item.name if isinstance(item, _VALUES) else repr(item)
+    return item.name if isinstance(item, VALUES) else repr(item)

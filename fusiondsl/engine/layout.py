@@ -11,7 +11,7 @@ from fusiondsl import ir
 from fusiondsl.dims import Dim, Facts, evaluate
 from fusiondsl.dims.expr import Expr, Wildcard
 from fusiondsl.engine.bindings import Binding
-from fusiondsl.engine.symbols import Size, as_dim, shape_of, signature_of
+from fusiondsl.engine.symbols import Size, as_dim, shape_of, strides_of
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.ops.layout import every_stride
 
@@ -24,25 +24,25 @@ def same_layout(made: torch.Tensor, matched: torch.Tensor) -> bool:
     if shape_of(made) != shape_of(matched):
         return is_contiguous(matched)
     shape = shape_of(made)
-    a, b = _strides(made), _strides(matched)
+    a, b = strides_of(made), strides_of(matched)
     return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))
 
 
 def is_contiguous(value: torch.Tensor) -> bool:
     """In the order of the dimensions; a dimension of one element has no stride."""
     expected = as_dim(1)
-    for size, stride in zip(reversed(shape_of(value)), reversed(_strides(value)), strict=True):
+    for size, stride in zip(reversed(shape_of(value)), reversed(strides_of(value)), strict=True):
         if size != 1 and as_dim(stride) != expected:
             return False
         expected = expected * as_dim(size)
     return True
 
 
-def relaid(name: str, made: torch.Tensor, matched: torch.Tensor) -> Problem:
+def layout_problem(name: str, made: torch.Tensor, matched: torch.Tensor) -> Problem:
     return Problem(
         "layout",
-        f"{name} has the strides {text(_strides(matched))}, "
-        f"the replacement makes {text(_strides(made))}",
+        f"{name} has the strides {text(strides_of(matched))}, "
+        f"the replacement makes {text(strides_of(made))}",
     )
 
 
@@ -63,7 +63,7 @@ def misfit(
             wanted = "a contiguous tensor" if kind.strides is None else "others"
             return Problem(
                 "layout",
-                f"{param.name} of {binding.name} has the strides {text(_strides(value))} "
+                f"{param.name} of {binding.name} has the strides {text(strides_of(value))} "
                 f"for the shape {text(shape_of(value))}, the op declares {wanted}",
             )
     return None
@@ -72,7 +72,7 @@ def misfit(
 def _fits(kind: ir.TensorType, value: torch.Tensor, scope: dict[str, Any], facts: Facts) -> bool:
     if kind.strides is None:
         return is_contiguous(value)
-    shape, strides = shape_of(value), _strides(value)
+    shape, strides = shape_of(value), strides_of(value)
     wanted = every_stride(kind.strides, len(shape))
     if wanted is None:
         return False
@@ -85,10 +85,6 @@ def _is(stride: Size, wanted: Expr, scope: dict[str, Any], facts: Facts) -> bool
         return True
     expected = evaluate(wanted, scope, facts)
     return isinstance(expected, Dim) and expected == as_dim(stride)
-
-
-def _strides(value: torch.Tensor) -> tuple[Size, ...]:
-    return signature_of(value)[2]
 
 
 def text(sizes: tuple[Size, ...]) -> str:

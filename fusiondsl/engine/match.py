@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import fx
 
-from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.pattern import (
     CAPTURE,
     COMMUTATIVE,
@@ -29,7 +29,6 @@ from fusiondsl.engine.view import View
 
 E = TypeVar("E")
 
-_VALUES = (fx.Node, Version)
 _NO_CALL = (SAME, FILL)
 
 
@@ -125,10 +124,10 @@ class Matcher(Generic[E]):
                     return False
                 continue
             if kind == INNER:
-                if not isinstance(given, _VALUES):
+                if not isinstance(given, VALUES):
                     return False
                 given = self._view.strip(given, regroup=wanted[2])
-            elif kind == INPUT and given is not None and not isinstance(given, _VALUES):
+            elif kind == INPUT and given is not None and not isinstance(given, VALUES):
                 return False
             slot = wanted[1]
             bound = slots[slot]

@@ -59,6 +59,10 @@ class Version:
         return self.writer > (other.writer if isinstance(other, Version) else other)
 
 
+VALUES = (fx.Node, Version)
+"""What a value of the normal view can be; a tuple, because `isinstance` of a union is slower."""
+
+
 @lru_cache(maxsize=4096)
 def is_mutating(target: Any) -> bool:
     """The operation may write an argument, or has an effect nobody declared."""

@@ -18,7 +18,7 @@ from fusiondsl.dims import Dim
 from fusiondsl.engine import aten
 from fusiondsl.engine.forms import BodyForm, DirectForm, Forms
 from fusiondsl.engine.match import Matcher
-from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import COMMUTATIVE, UNSET, Trie
 from fusiondsl.engine.recognised import Recognised, wrap
 from fusiondsl.engine.view import Call, View
@@ -54,7 +54,7 @@ class Recogniser:
 
     def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
         """Calls of `op` that produce `value` as their result `result`."""
-        if not isinstance(value, _VALUES):
+        if not isinstance(value, VALUES):
             return ()
         if op[:5] == "prim.":
             return self._primitives(value, op)
@@ -70,7 +70,7 @@ class Recogniser:
 
     def readings(self, value: Any) -> frozenset[str]:
         """Ops that may produce a value: anything else need not be tried."""
-        if not isinstance(value, _VALUES):
+        if not isinstance(value, VALUES):
             return frozenset()
         return self._forms.readings(self._maker(value, self._view.define(value)))
 
@@ -94,7 +94,7 @@ class Recogniser:
             given: list[Any] = [found.args[position]]
             if op in COMMUTATIVE:
                 given.append(found.args[1 - position])
-            if any(strip(g, regroup=True) is value for g in given if isinstance(g, _VALUES)):
+            if any(strip(g, regroup=True) is value for g in given if isinstance(g, VALUES)):
                 yield found
         if op == "prim.cast":
             yield from self._vanished_cast(value)
@@ -110,7 +110,7 @@ class Recogniser:
         trie = self._forms.tries.get((op, 0))
         for call in () if trie is None else self._all_searched(op, trie, set()):
             for position, arg in enumerate(call.args):
-                if isinstance(arg, _VALUES):
+                if isinstance(arg, VALUES):
                     value = self._view.strip(arg, regroup=True)
                     readers.setdefault((value, position), []).append(call)
         return readers
@@ -368,7 +368,6 @@ def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
 
 
 _UNBOUND: Any = object()
-_VALUES = (fx.Node, Version)
 
 
 def _same_literal(wanted: Any, given: Any) -> bool:

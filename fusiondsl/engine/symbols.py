@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 Size: TypeAlias = int | Dim
 """A static size is a plain int, so that the common case compares at C speed."""
 
-Signature: TypeAlias = tuple[torch.dtype, tuple[Size, ...], tuple[Size, ...], torch.device]
-"""(dtype, shape, strides, device) of one tensor."""
-
 
 @lru_cache(maxsize=65536)
 def _dim_of_expr(expr: sympy.Expr) -> Size:
@@ -97,8 +94,8 @@ def device_of(value: torch.Tensor) -> torch.device:
     return value.device if device is None else device
 
 
-def signature_of(value: torch.Tensor) -> Signature:
-    return value.dtype, _read(value.shape), _read(value.stride()), device_of(value)
+def strides_of(value: torch.Tensor) -> tuple[Size, ...]:
+    return _read(value.stride())
 
 
 def ranges_of(shape_env: Any, symbols: Iterable[str]) -> dict[str, Range]:

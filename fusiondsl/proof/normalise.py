@@ -170,6 +170,7 @@ def _cast_of_neg(n: Normaliser, t: Term) -> Term | None:
 def _sub(n: Normaliser, t: Term) -> Term | None:
     x, y = t.args
     if y.op == "scalar":
+        # The one attribute of a `scalar` is its value; `Term.attrs` says `Hashable` for all ops.
         value = attrs.number(y.attrs[0])  # type: ignore[arg-type]
         if value is None:
             return None
