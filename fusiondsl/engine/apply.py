@@ -19,9 +19,11 @@ from fusiondsl.engine.place import Place, find_place
 from fusiondsl.engine.recognise import Recogniser
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
+from fusiondsl.engine.signatures import Signatures
 from fusiondsl.engine.site import Site, assemble, form_names
 from fusiondsl.engine.sizes import Sizes
 from fusiondsl.engine.stops import Stop
+from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 from fusiondsl.pause import collection_paused
@@ -58,7 +60,7 @@ def apply(
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
     before = len(graph.nodes)
     run = Run(compiled, plan, graph, tokens, rewrite)
-    with collection_paused():
+    with collection_paused(), plain_reads():
         for trie in plan.strata:
             run.stratum(trie)
     return Report(
@@ -90,9 +92,16 @@ class Run:
         self.near: list[Near[CompiledRule]] = []
         self._fake_mode, self._shape_env = _fake_mode_of(graph)
         self._sizes = Sizes(graph)
-        self._forms = FormCheck(compiled, self._shape_env)
+        signatures = Signatures(plan.verdicts.numbers)
+        self._forms = FormCheck(compiled, self._shape_env, signatures)
         self._judge = Judge(
-            compiled, self._shape_env, self._fake_mode, self._sizes, tokens, plan.verdicts
+            compiled,
+            self._shape_env,
+            self._fake_mode,
+            self._sizes,
+            tokens,
+            signatures,
+            plan.verdicts,
         )
         self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
 
@@ -171,17 +180,19 @@ class Run:
 
     def loses(self, site: Site, taken: Mapping[fx.Node, str]) -> bool:
         """A better site has some of these nodes; refused, unless it serves this one too."""
-        winner = next((taken[node] for node in site.own if node in taken), None)
-        if winner is None:
+        if taken.keys().isdisjoint(site.own):
             return False
+        winner = next(taken[node] for node in site.own if node in taken)
         if site.anchor not in taken or winner != site.rule.name:
             self.refuse(site, Problem("lost to rule", winner))
         return True
 
     def place(self, view: View, site: Site) -> Place | Problem:
         """Where the new nodes may stand in the graph as it is now."""
-        read = (*site.inputs, *site.kept)
-        return find_place(view, site, [self._emitter.current(value) for _, value in read])
+        current = self._emitter.current
+        return find_place(
+            view, site, lambda: [current(value) for _, value in (*site.inputs, *site.kept)]
+        )
 
     def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
         place = self.place(view, site)

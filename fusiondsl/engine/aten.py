@@ -8,7 +8,6 @@ where a rule writes a view), scalars keep their Python type.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -38,9 +37,11 @@ class Spelling(NamedTuple):
     kwargs: Mapping[str, Any]
 
 
-@lru_cache(maxsize=4096)
-def _signature(target: Any) -> tuple[tuple[str, ...], frozenset[str], int]:
-    """Positional names, all names, and how many leading ones have no default."""
+_Signature: TypeAlias = tuple[tuple[str, ...], frozenset[str], int]
+"""Positional names, all names, and how many leading ones have no default."""
+
+
+def _signature(target: Any) -> _Signature:
     arguments = target._schema.arguments
     positional = tuple(a.name for a in arguments if not a.kwarg_only)
     required = sum(1 for a in arguments if not a.kwarg_only and not a.has_default_value())
@@ -49,7 +50,7 @@ def _signature(target: Any) -> tuple[tuple[str, ...], frozenset[str], int]:
 
 def spelling(node: fx.Node) -> Spelling | fx.Node | None:
     """The operation of a node; None where it does not fit the schema of its target."""
-    positional, names, required = _signature(node.target)
+    positional, names, required = _SIGNATURES[id(node.target)]
     if not node.kwargs:
         return node if len(node.args) >= required else None
     args, kwargs = list(node.args), dict(node.kwargs)
@@ -333,7 +334,7 @@ _RESHAPES: tuple[Any, ...] = (
 
 def read(node: fx.Node) -> Primitive | None:
     """The primitive a node is, None for any other operation."""
-    reader = READERS.get(node.target)
+    reader = READER_IDS.get(id(node.target))
     written = None if reader is None else spelling(node)
     return None if reader is None or written is None else reader(written)
 
@@ -349,6 +350,13 @@ READERS: dict[Any, Reader] = {entry.target: entry.read for entry in _TABLE}
 
 ITEM_READERS: dict[Any, ItemReader] = {target: read for target, read, _ in _ITEMS}
 """Multi-output operations: a reader for one item."""
+
+# By identity: hashing an overload runs Python code, and every node is asked.
+READER_IDS: Mapping[int, Reader] = {id(target): read for target, read in READERS.items()}
+ITEM_READER_IDS: frozenset[int] = frozenset(map(id, ITEM_READERS))
+_SIGNATURES: Mapping[int, _Signature] = {
+    id(target): _signature(target) for target in (*READERS, *ITEM_READERS)
+}
 
 
 def _by_primitive() -> dict[str, tuple[Any, ...]]:
@@ -380,8 +388,6 @@ NO_OPS: frozenset[Any] = VIEWS | {
 }
 """Transparent where shape and dtype stay as they are."""
 
-NO_OP_IDS: frozenset[int] = frozenset(map(id, NO_OPS))
-"""`NO_OPS` by identity: hashing an overload runs Python code, and every value is asked."""
 
 COPIES: frozenset[Any] = frozenset(
     {aten.clone.default, aten.contiguous.default, aten._to_copy.default}
@@ -401,3 +407,8 @@ ALLOCATIONS: frozenset[Any] = frozenset(
     }
 )
 """Fresh buffers: what a write-only argument may be given."""
+
+VIEW_IDS: frozenset[int] = frozenset(map(id, VIEWS))
+NO_OP_IDS: frozenset[int] = frozenset(map(id, NO_OPS))
+COPY_IDS: frozenset[int] = frozenset(map(id, COPIES))
+ALLOCATION_IDS: frozenset[int] = frozenset(map(id, ALLOCATIONS))

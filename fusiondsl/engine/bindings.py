@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class Argument:
     """`Binding.REQUIRED` if there is none; already a graph value (`torch.dtype`, list, number)."""
     wants_float: bool
     """The schema says float, so an int in the graph is the float of that value."""
+    is_plain: bool
+    """A value of the graph, or a scalar that is written in one way only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +47,13 @@ class Binding:
     keyword_only: frozenset[str]
     known: frozenset[str]
     """All argument names."""
-    reads: tuple[tuple[str, Any, bool], ...]
-    """(name, default, wants float) of each argument a call in a body writes."""
+    defaults: Mapping[str, Any]
+    """Of the arguments a call in a body writes, those that may be omitted."""
+    needed: frozenset[str]
+    """Those that may not."""
+    unlike: tuple[tuple[int, bool], ...]
+    """(place, wants float) of arguments that the graph may write in another way: as a list, or
+    as an int where the schema says float."""
     buffers: tuple[str, ...]
     """Names of write-only arguments."""
     results: tuple[str, ...]
@@ -89,7 +96,7 @@ class Bindings:
 
     def _binding(self, name: str, decl: ir.OpDecl) -> Binding:
         arguments = tuple(
-            Argument(p.name, self._default(p), _wants_float(p))
+            Argument(p.name, self._default(p), _wants_float(p), _is_plain(p))
             for p in decl.params
             if p.kind in ("read", "inout")
         )
@@ -104,7 +111,9 @@ class Bindings:
             1 if returns == 0 else 0,
             frozenset(p.name for p in decl.params if p.keyword_only),
             frozenset(p.name for p in decl.params),
-            tuple((a.name, a.default, a.wants_float) for a in arguments),
+            {a.name: a.default for a in arguments if a.default is not _MISSING},
+            frozenset(a.name for a in arguments if a.default is _MISSING),
+            tuple((i, a.wants_float) for i, a in enumerate(arguments) if not a.is_plain),
             tuple(p.name for p in decl.params if p.kind == "out"),
             tuple(r.name for r in decl.call_results),
         )
@@ -129,6 +138,12 @@ class Bindings:
 
 def _wants_float(param: ir.Param) -> bool:
     return isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
+
+
+def _is_plain(param: ir.Param) -> bool:
+    return isinstance(param.type, ir.TensorType) or not (
+        param.type.is_list or param.type.kind == "float"
+    )
 
 
 def _full_name(decl: ir.OpDecl) -> str:

@@ -82,6 +82,11 @@ class _Rewrite:
         self.nodes: dict[str, fx.Node] = {}
         self.provenance = _provenance(site)
         self.outputs = {w: values for _, w, values in site.outputs}
+        same = verdict.same_shape
+        self.matched: dict[str | None, Any] = {
+            w: v[0].meta.get("val") for w, v in self.outputs.items() if w in same
+        }
+        """Fakes of the values that results replace as they are."""
         self.reused: set[fx.Node] = set()
         self.taken: set[fx.Node] = set()
         """New memory that stands for memory of its own."""
@@ -99,15 +104,12 @@ class _Rewrite:
         return tuple(self.new)
 
     def _read_inputs(self) -> None:
-        for name, value in self.site.inputs:
-            self.nodes[name] = self._node(value)
-            self.inputs.append(self.nodes[name])
-        for name, value in self.site.kept:
-            self.nodes[name] = self._node(value)
-
-    def _node(self, value: Any) -> fx.Node:
-        node = self.emitter.current(value)
-        return node.node if isinstance(node, Version) else node
+        forward = self.emitter._forward
+        for name, value in (*self.site.inputs, *self.site.kept):
+            while value in forward:
+                value = forward[value]
+            self.nodes[name] = value.node if isinstance(value, Version) else value
+        self.inputs = [self.nodes[name] for name, _ in self.site.inputs]
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class _Rewrite:
                 args.append(value)
         for i, keep in joined:
             args[i] = self._flatten(args[i], keep)
-        return [list(a) if isinstance(a, tuple) else a for a in args]
+        return [list(a) if type(a) is tuple else a for a in args]
 
     def _prepared(self, step: OpStep) -> _Prepared:
         """The arguments of a step as far as they are the same at every site of this verdict."""
@@ -223,7 +225,7 @@ class _Rewrite:
         vals: list[Any] = [None] * offset
         for index in range(len(step.binding.results)):
             name = names[index] if index < len(names) else None
-            matched = self._matched_value(name)
+            matched = self.matched.get(name)
             if matched is None:
                 if fakes is None:
                     fakes = self._fakes(step, call)
@@ -260,15 +262,8 @@ class _Rewrite:
             for operand in step.operands
         )
 
-    def _matched_value(self, name: str | None) -> Any:
-        """The fake of the value that `name` replaces, if its shape needs no change."""
-        if name is None or name not in self.verdict.same_shape:
-            return None
-        values = self.outputs.get(name)
-        return values[0].meta.get("val") if values else None
-
     def _value(self, name: str | None, call: fx.Node) -> Any:
-        matched = self._matched_value(name)
+        matched = self.matched.get(name)
         return self._fake(call) if matched is None else matched
 
     def _item(self, name: str, call: fx.Node, index: int, value: Any) -> None:
@@ -290,7 +285,7 @@ class _Rewrite:
 
     def _reusable(self, name: str) -> fx.Node | None:
         """The `getitem` that took this value can take it from the new call."""
-        if self._matched_value(name) is None:
+        if self.matched.get(name) is None:
             return None
         old = self.outputs[name][0]
         if not isinstance(old, fx.Node) or old.target is not operator.getitem:
@@ -306,9 +301,9 @@ class _Rewrite:
     # --- mutating targets ------------------------------------------------------------------------
 
     def _functionalised(self, step: OpStep, args: list[Any]) -> None:
-        named = dict(zip([a.name for a in step.binding.arguments], args, strict=True))
-        buffers = self._buffers(step, args)
-        kwargs = {name: buffers.get(name, named.get(name)) for name in step.binding.names}
+        given: dict[str, Any] = self._buffers(step, args)
+        given.update(zip([a.name for a in step.binding.arguments], args, strict=True))
+        kwargs = {name: given[name] for name in step.binding.names}
         call = self._functional_call(step, kwargs)
         call.meta["eager_input_vals"] = (
             (step.target,),
@@ -332,24 +327,19 @@ class _Rewrite:
         return host
 
     def _buffers(self, step: OpStep, args: list[Any]) -> dict[str, fx.Node]:
-        results = dict(zip(step.binding.results, step.results, strict=False))
-        buffers: dict[str, fx.Node] = {}
-        for param in step.binding.decl.params:
-            if param.kind == "out":
-                buffers[param.name] = self._buffer(step, param, results.get(param.name), args)
-        return buffers
+        return {buffer: self._buffer(step, buffer, result, args) for buffer, result in step.buffers}
 
-    def _buffer(self, step: OpStep, param: ir.Param, name: str | None, args: list[Any]) -> fx.Node:
-        matched = self._matched_value(name)
+    def _buffer(self, step: OpStep, buffer: str, name: str | None, args: list[Any]) -> fx.Node:
+        matched = self.matched.get(name)
         if matched is not None:
-            old = self._old_buffer(matched, (step, param.name))
+            old = self._old_buffer(matched, (step, buffer))
             if old is not None:
                 return old
             shape, dtype, device = shape_of(matched), matched.dtype, matched.device
         else:
             vals = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in args]
             kinds = buffer_kinds(self.compiled, step, vals, self.operands, NO_FACTS)
-            shape, dtype = kinds[param.name]
+            shape, dtype = kinds[buffer]
             device = self.inputs[0].meta["val"].device
         node = self._call(
             _ATEN.empty.memory_format,
@@ -372,7 +362,7 @@ class _Rewrite:
             ]
         for i, j in memo[key]:
             buffer: fx.Node = self.site.calls[i].buffers[j]
-            if buffer.target in aten.ALLOCATIONS and self._is_free(buffer):
+            if id(buffer.target) in aten.ALLOCATION_IDS and self._is_free(buffer):
                 if not buffer < self.point:
                     self.point.prepend(buffer)
                 self.reused.add(buffer)
@@ -462,7 +452,7 @@ class _Rewrite:
         kept = self.site.staying | self.reused
         pending = {node for node in self.site.own if node not in kept}
         for call in self.site.calls:
-            pending.update(b for b in call.buffers if b.target in aten.ALLOCATIONS)
+            pending.update(b for b in call.buffers if id(b.target) in aten.ALLOCATION_IDS)
         for node in sorted(pending, reverse=True):
             if not node.users and node not in self.reused and not node._erased:
                 self.graph.erase_node(node)
@@ -529,8 +519,8 @@ def _provenance(site: Site) -> Mapping[str, Any]:
     """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
     carried: dict[str, Any] = {}
     for call in site.calls:
-        for key, value in call.node.meta.items():
-            if key in _PROVENANCE:
-                carried.setdefault(key, value)
+        meta = call.node.meta
+        for key in sorted(_PROVENANCE & meta.keys()):
+            carried.setdefault(key, meta[key])
     carried["fusiondsl"] = dict(site.rule.origin)
     return carried

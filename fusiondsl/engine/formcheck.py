@@ -12,9 +12,10 @@ from fusiondsl import ir
 from fusiondsl.dims import Facts, Truth, equal, evaluate, truth
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.forms import BodyForm
-from fusiondsl.engine.mutation import Version
+from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.pattern import UNSET, literal_key
 from fusiondsl.engine.recognised import Recognised
+from fusiondsl.engine.signatures import Signatures
 from fusiondsl.engine.symbols import Size, facts_for, shape_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 
@@ -22,11 +23,11 @@ from fusiondsl.engine.typecheck import Problem, TypeBinder, scalar_value
 class FormCheck:
     """The `Check` of one graph."""
 
-    def __init__(self, compiled: Compiled, shape_env: Any) -> None:
+    def __init__(self, compiled: Compiled, shape_env: Any, signatures: Signatures) -> None:
         self._compiled = compiled
         self._shape_env = shape_env
+        self._signatures = signatures
         self._scopes: dict[Any, Mapping[str, Any] | None] = {}
-        self._kinds: dict[int, tuple[torch.Tensor, tuple[torch.dtype, tuple[Size, ...]]]] = {}
 
     def direct(self, form: ir.Form, call: Recognised) -> bool:
         if not form.where:
@@ -53,33 +54,26 @@ class FormCheck:
 
     def _key(self, entry: BodyForm, slots: list[Any], calls: list[Recognised]) -> Any:
         """All that the scope depends on; None where a scalar is a node of this graph."""
-        items: list[Any] = []
-        for slot in entry.path.slots.values():
+        number = self._signatures.number
+        items: list[Any] = [id(entry)]
+        for slot in entry.bound:
             item = slots[slot]
-            if not isinstance(item, (fx.Node, Version)):
+            if not isinstance(item, VALUES):
                 items.append(None if item is UNSET else literal_key(item))
                 continue
-            kind = self._kind(item)
-            if kind is None:
+            known = number(item, False)
+            if known is None:
                 return None
-            items.append(kind)
+            items.append(known)
         for sized in entry.sized:
             nodes = calls[sized.place].results.get(sized.result)
-            items.append(self._kind(nodes[0]) if nodes else None)
-        constants = [slots[s] for s, o in entry.path.constants if isinstance(o, ir.Computed)]
-        if any(isinstance(constant, fx.Node) for constant in constants):
-            return None
-        return id(entry), tuple(items), literal_key([c for c in constants if c is not UNSET])
-
-    def _kind(self, value: Any) -> tuple[torch.dtype, tuple[Size, ...]] | None:
-        tensor = value.meta.get("val")
-        if not isinstance(tensor, torch.Tensor):
-            return None
-        known = self._kinds.get(id(tensor))
-        if known is None:
-            # The tensor is kept, so that its id stays its own.
-            known = self._kinds[id(tensor)] = (tensor, (tensor.dtype, shape_of(tensor)))
-        return known[1]
+            items.append(number(nodes[0], False) if nodes else None)
+        for slot in entry.computed:
+            item = slots[slot]
+            if isinstance(item, VALUES):
+                return None
+            items.append(None if item is UNSET else literal_key(item))
+        return tuple(items)
 
     def _body(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]

@@ -30,6 +30,8 @@ class DirectForm:
     """For each semantic parameter: its place among the arguments and, behind them, `fixed`."""
     results: tuple[int | None, ...]
     """For each result of the semantic op: the result of the spelling."""
+    same_results: bool
+    """The results are those of the spelling, all of them in order."""
     by_dtype: tuple[tuple[int, int], ...]
     """(parameter, result): dtype parameters read off the result's dtype."""
 
@@ -58,6 +60,10 @@ class BodyForm:
     """For each result of the op: (place in the path's order, result of that call)."""
     by_dtype: tuple[tuple[int, int], ...]
     sized: tuple[SizedValue, ...]
+    bound: tuple[int, ...]
+    """Slots of names that the body does not compute."""
+    computed: tuple[int, ...]
+    """Slots of scalars that must equal an expression."""
 
 
 class Forms:
@@ -65,8 +71,8 @@ class Forms:
 
     def __init__(self, program: ir.Program, bindings: Bindings) -> None:
         self.ops = program.ops
-        self.direct: dict[str, list[DirectForm]] = {}
-        """By the spelling's op."""
+        self.direct: dict[tuple[str, str], list[DirectForm]] = {}
+        """By the spelling's op and the semantic op."""
         self.spellings: dict[str, list[str]] = {}
         """Semantic op -> ops that spell it directly."""
         self.tries: dict[tuple[str, int], Trie[BodyForm]] = {}
@@ -135,7 +141,7 @@ class Forms:
         if len(form.body) == 1 and not first.op.startswith("prim."):
             direct = self._direct(decl, form)
             if direct is not None:
-                self.direct.setdefault(first.op, []).append(direct)
+                self.direct.setdefault((first.op, decl.name), []).append(direct)
                 spellings = self.spellings.setdefault(decl.name, [])
                 if first.op not in spellings:
                     spellings.append(first.op)
@@ -175,6 +181,7 @@ class Forms:
             tuple(values[param] for param in free),
             tuple(sources[i] for i in range(len(positions))),
             results,
+            results == tuple(range(len(call.results))),
             by_dtype,
         )
 
@@ -207,6 +214,8 @@ class Forms:
             results,
             _by_dtype(decl, bound),
             tuple(_sized(form, path)),
+            tuple(slot for name, slot in path.slots.items() if name not in places),
+            tuple(slot for slot, operand in path.constants if isinstance(operand, ir.Computed)),
         )
         trie = self.tries.setdefault((decl.name, result), Trie())
         trie.insert(path, self.literals(path), entry)

@@ -78,6 +78,7 @@ class Judge:
         fake_mode: Any,
         sizes: Sizes,
         tokens: range | None,
+        signatures: Signatures,
         known: Verdicts,
     ) -> None:
         self._compiled = compiled
@@ -86,7 +87,7 @@ class Judge:
         self._sizes = sizes
         self._tokens = tokens
         self._known = known
-        self._signatures = Signatures(known.numbers)
+        self._signatures = signatures
         rows = None if tokens is None else sizes.row_counts
         self._context = (tokens, _all_ranges(shape_env), rows)
         self._verdicts: dict[Any, Verdict] = {}
@@ -131,7 +132,11 @@ class Judge:
             value = None if slot is None else slots[slot]
             key.append(None if value is None else number(value, name in laid_out))
         for slot in rule.scalar_slots:
-            key.append(_scalar_key(slots[slot]))
+            item = slots[slot]
+            if type(item) in _ATOMS:
+                key += type(item), item
+            else:
+                key.append(id(item) if isinstance(item, VALUES) else literal_key(item))
         for place in rule.seen:
             values = results.get(place)
             key.append(number(values[0], True) if values else None)
@@ -139,7 +144,7 @@ class Judge:
             values = results.get(place)
             key.append(_dtype(values[0]) if values else None)
         for call in site.calls:
-            key.append(None if call.form is None else call.form.name)
+            key.append(id(call.form))
         return tuple(key)
 
     def _judge(self, site: Site) -> Verdict:
@@ -317,6 +322,9 @@ def _needed_sizes(
     return tuple(dict.fromkeys(size for shape in shapes for size in symbolic(shape)))
 
 
+_ATOMS = frozenset({int, float, bool, str, torch.dtype, type(None)})
+
+
 def _all_ranges(shape_env: Any) -> tuple[Any, ...]:
     if shape_env is None:
         return ()
@@ -333,12 +341,6 @@ def _meet(known: Range, given: Range) -> Range:
 def _dtype(value: Any) -> torch.dtype | None:
     tensor = value.meta.get("val")
     return tensor.dtype if isinstance(tensor, torch.Tensor) else None
-
-
-def _scalar_key(item: Any) -> Any:
-    if isinstance(item, VALUES):
-        return id(item)
-    return literal_key(item)
 
 
 def _show(item: Any) -> str:

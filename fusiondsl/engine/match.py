@@ -29,8 +29,6 @@ from fusiondsl.engine.view import View
 
 E = TypeVar("E")
 
-_NO_CALL = (SAME, FILL)
-
 
 class Near(Generic[E]):
     """A place where a match program stopped: what it wanted there and what stood there."""
@@ -98,14 +96,15 @@ class Matcher(Generic[E]):
         if missing > 0:
             slots.extend([UNSET] * missing)
         mark = len(trail)
-        for actual in _orders(call) if call.op in COMMUTATIVE else (call.args,):
+        for actual in _orders(call):
             if self._unify_all(args, actual):
                 self._calls.append(call)
                 if self._continue(node):
                     return True
                 self._calls.pop()
-            while len(trail) > mark:
-                slots[trail.pop()] = UNSET
+            for slot in trail[mark:]:
+                slots[slot] = UNSET
+            del trail[mark:]
         return False
 
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
@@ -113,23 +112,22 @@ class Matcher(Generic[E]):
         if len(args) != len(actual):
             return False
         slots, trail = self._slots, self._trail
-        for wanted, given in zip(args, actual, strict=True):
-            kind = wanted[0]
-            if kind == SKIP:
-                continue
-            if kind == LIST:
-                if not isinstance(given, (tuple, list)):
+        for (kind, slot, more), given in zip(args, actual, strict=True):
+            if kind == INPUT:
+                if given is not None and not isinstance(given, VALUES):
                     return False
-                if not self._unify_all(wanted[1], tuple(given)):
-                    return False
-                continue
-            if kind == INNER:
+            elif kind == INNER:
                 if not isinstance(given, VALUES):
                     return False
-                given = self._view.strip(given, regroup=wanted[2])
-            elif kind == INPUT and given is not None and not isinstance(given, VALUES):
-                return False
-            slot = wanted[1]
+                given = self._view.strip(given, regroup=more)
+            elif kind == LIST:
+                if not isinstance(given, (tuple, list)):
+                    return False
+                if not self._unify_all(more, tuple(given)):
+                    return False
+                continue
+            elif kind == SKIP:
+                continue
             bound = slots[slot]
             if bound is UNSET:
                 slots[slot] = given
@@ -169,16 +167,16 @@ class Matcher(Generic[E]):
         value = self._slots[branch.slot]
         if branch.position is not None:
             return self._forward(branch, node, value)
-        known = branch.by_op
         hit = False
-        possible = self._source.readings(value)
+        for op, children in branch.checks.items():
+            hit = True
+            if self._inspect(op, branch, children, value):
+                return True
+        known = branch.by_op
+        # With one op to try, trying is cheaper than asking whether to.
+        possible = self._source.readings(value) if len(known) > 1 else known
         for op, children in known.items():
-            if op not in possible and op not in _NO_CALL:
-                continue
-            if op in _NO_CALL:
-                if self._inspect(op, branch, children, value):
-                    return True
-                hit = True
+            if op not in possible:
                 continue
             for call in self._source.producers(value, branch.result, op):
                 hit = True
@@ -186,7 +184,7 @@ class Matcher(Generic[E]):
                     if self._enter(args, child, call):
                         return True
         if not hit:
-            self._miss("structure", node, value, tuple(known))
+            self._miss("structure", node, value, (*branch.checks, *known))
         return False
 
     def _forward(self, branch: Branch[E], node: Node[E], value: Any) -> bool:
@@ -238,16 +236,17 @@ class Matcher(Generic[E]):
             result = self._calls[args[0][1]].result(branch.result)
             if result is None or (op == SAME and result is not value):
                 continue
-            mark = len(self._trail)
+            trail, mark = self._trail, len(self._trail)
             missing = child.size - len(self._slots)
             self._slots.extend([UNSET] * missing)
             if op == FILL:
                 self._slots[branch.slot] = result
-                self._trail.append(branch.slot)
+                trail.append(branch.slot)
             if self._continue(child):
                 return True
-            while len(self._trail) > mark:
-                self._slots[self._trail.pop()] = UNSET
+            for slot in trail[mark:]:
+                self._slots[slot] = UNSET
+            del trail[mark:]
         return False
 
     def _miss(self, kind: str, node: Node[E], value: Any, detail: Any) -> None:
@@ -257,6 +256,8 @@ class Matcher(Generic[E]):
 
 def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
     """Entries whose literals are these values; an empty slot fits any."""
+    if not values:
+        return leaf.table.get((), [])
     if any(isinstance(value, (fx.Node, Version)) for value in values):
         return []
     try:
@@ -274,7 +275,9 @@ def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
     ]
 
 
-def _orders(call: Recognised) -> Iterator[tuple[Any, ...]]:
-    yield call.args
-    if call.args[0] is not call.args[1]:
-        yield (call.args[1], call.args[0])
+def _orders(call: Recognised) -> tuple[tuple[Any, ...], ...]:
+    """The arguments, and where their order does not matter the other order."""
+    args = call.args
+    if call.op not in COMMUTATIVE or args[0] is args[1]:
+        return (args,)
+    return args, (args[1], args[0])

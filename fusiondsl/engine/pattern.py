@@ -20,9 +20,10 @@ UNSET: Any = object()
 
 # --- arguments of a step ------------------------------------------------------------------------
 
-SKIP, CAPTURE, INNER, INPUT, LIST = range(5)
-Argument: TypeAlias = tuple[Any, ...]
-"""(SKIP,), (CAPTURE, slot), (INNER, slot, regroup), (INPUT, slot), (LIST, arguments)."""
+CAPTURE, INPUT, INNER, LIST, SKIP = range(5)
+Argument: TypeAlias = tuple[int, int, Any]
+"""(CAPTURE, slot, None), (INPUT, slot, None), (INNER, slot, regroup), (LIST, 0, arguments),
+(SKIP, 0, None)."""
 
 
 SAME, FILL = "=", "fill"
@@ -119,7 +120,8 @@ class _Walk:
             handled.add(name)
             index, result = self.producer[name]
             if index in self.order:
-                return Step(slot, result, None, SAME, ((CAPTURE, self.order.index(index)),))
+                at = (CAPTURE, self.order.index(index), None)
+                return Step(slot, result, None, SAME, (at,))
             return Step(slot, result, None, self.body[index].op, self._visit(index))
         return None
 
@@ -136,7 +138,8 @@ class _Walk:
                 if name in self.producer and self.producer[name][0] in self.order:
                     index, result = self.producer[name]
                     slot = self.slots[name] = self.new_slot()
-                    return Step(slot, result, None, FILL, ((CAPTURE, self.order.index(index)),))
+                    at = (CAPTURE, self.order.index(index), None)
+                    return Step(slot, result, None, FILL, (at,))
         return None
 
     def _is_value(self, name: str) -> bool:
@@ -154,23 +157,24 @@ class _Walk:
 
     def _argument(self, call: ir.Call, position: int, operand: ir.Operand) -> Argument:
         if isinstance(operand, ir.Anything) or (call.op == "prim.view" and position == 1):
-            return (SKIP,)
+            return SKIP, 0, None
         if isinstance(operand, ir.ListOf):
             if not any(isinstance(item, ir.Ref) for item in operand.items):
                 return self._constant(operand)
-            return (LIST, tuple(self._argument(call, position, item) for item in operand.items))
+            items = tuple(self._argument(call, position, item) for item in operand.items)
+            return LIST, 0, items
         if not isinstance(operand, ir.Ref):
             return self._constant(operand)
         name = operand.name
         slot = self._slot_of(name)
         if name in self.producer:
-            return (INNER, slot, self._regroups(call, position, name))
-        return (INPUT, slot) if name in self.tensors else (CAPTURE, slot)
+            return INNER, slot, self._regroups(call, position, name)
+        return (INPUT if name in self.tensors else CAPTURE), slot, None
 
     def _constant(self, operand: ir.Operand) -> Argument:
         slot = self.new_slot()
         self.constants.append((slot, operand))
-        return (CAPTURE, slot)
+        return CAPTURE, slot, None
 
     def _regroups(self, call: ir.Call, position: int, name: str) -> bool:
         """Leading dimensions may be regrouped on this edge: both ends are typed `t..`."""
@@ -210,6 +214,7 @@ def references(operand: ir.Operand) -> tuple[str, ...]:
     return ()
 
 
+PRIMITIVE_OPS = frozenset(f"prim.{name}" for name in PRIMITIVES)
 COMMUTATIVE = frozenset(f"prim.{name}" for name, p in PRIMITIVES.items() if p.commutative)
 """Primitives whose two operands may stand in either order."""
 
@@ -235,7 +240,9 @@ class Branch(Generic[E]):
     result: int
     position: int | None
     optional: bool
-    by_op: dict[str, list[tuple[tuple[Argument, ...], Node[E]]]] = field(default_factory=dict)
+    by_op: dict[str, _Children[E]] = field(default_factory=dict)
+    checks: dict[str, _Children[E]] = field(default_factory=dict)
+    """Steps without a call: by `SAME` and `FILL`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -248,11 +255,15 @@ class Node(Generic[E]):
     """Every entry below, for reports."""
 
 
+_Children: TypeAlias = list[tuple[tuple[Argument, ...], Node[E]]]
+"""Programs that go on with a call of one op, by its arguments."""
+
+
 @dataclass(slots=True, eq=False)
 class Trie(Generic[E]):
     """Match programs by anchor op."""
 
-    roots: dict[str, list[tuple[tuple[Argument, ...], Node[E]]]] = field(default_factory=dict)
+    roots: dict[str, _Children[E]] = field(default_factory=dict)
 
     def insert(self, path: Path, literals: Sequence[tuple[int, Any]], entry: E) -> None:
         node = _child(self.roots.setdefault(path.op, []), path.args, path.size, entry)
@@ -268,7 +279,7 @@ class Trie(Generic[E]):
 
 
 def _child(
-    children: list[tuple[tuple[Argument, ...], Node[E]]],
+    children: _Children[E],
     args: tuple[Argument, ...],
     size: int,
     entry: E,
@@ -282,14 +293,15 @@ def _child(
     return node
 
 
-def _branch(node: Node[E], step: Step) -> list[tuple[tuple[Argument, ...], Node[E]]]:
+def _branch(node: Node[E], step: Step) -> _Children[E]:
     place = (step.slot, step.result, step.position, step.optional)
     for branch in node.branches:
         if (branch.slot, branch.result, branch.position, branch.optional) == place:
-            return branch.by_op.setdefault(step.op, [])
-    created: Branch[E] = Branch(*place)
-    node.branches.append(created)
-    return created.by_op.setdefault(step.op, [])
+            break
+    else:
+        branch = Branch(*place)
+        node.branches.append(branch)
+    return (branch.checks if step.op in (SAME, FILL) else branch.by_op).setdefault(step.op, [])
 
 
 def literal_key(value: Any) -> tuple[Any, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
@@ -15,34 +14,32 @@ from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """New nodes go before `point`; `moved` follow them, in order."""
 
     point: fx.Node
     moved: tuple[fx.Node, ...] = ()
 
 
-def find_place(view: View, site: Site, inputs: Iterable[Any]) -> Place | Problem:
+def find_place(view: View, site: Site, inputs: Callable[[], list[Any]]) -> Place | Problem:
     """The place for a site's new nodes, computed on the graph as it is now."""
-    inputs = list(inputs)
     place = _position(site, inputs)
     if isinstance(place, Problem):
         return place
     return _crosses_write(view, site, inputs, place) or _crosses_effect(view, site, place) or place
 
 
-def _position(site: Site, inputs: list[Any]) -> Place | Problem:
-    last_matched = max(call.node for call in site.calls)
+def _position(site: Site, inputs: Callable[[], list[Any]]) -> Place | Problem:
+    last_matched = max([call.node for call in site.calls])
     first_user = _first_user(site)
-    point = last_matched
-    if first_user is not None and first_user < last_matched:
-        point = first_user
-    nodes = [_node(value) for value in inputs]
+    if first_user is None or last_matched < first_user:
+        # Whatever a matched call reads stands in front of it already.
+        return Place(last_matched)
+    point = first_user
+    nodes = [_node(value) for value in inputs()]
     late = [node for node in nodes if not node < point]
     if not late:
         return Place(point)
-    assert first_user is not None
     last_input = max(late)
     moved = _dependents(site, first_user, last_input)
     if any(node in moved for node in nodes):
@@ -86,7 +83,9 @@ def _dependents(site: Site, first: fx.Node, last: fx.Node) -> dict[fx.Node, None
         node = node.next
 
 
-def _crosses_write(view: View, site: Site, inputs: list[Any], place: Place) -> Problem | None:
+def _crosses_write(
+    view: View, site: Site, inputs: Callable[[], list[Any]], place: Place
+) -> Problem | None:
     """No buffer that is read may be written between its old and its new reader."""
     mutations = view.mutations
     if not mutations.any:
@@ -94,7 +93,7 @@ def _crosses_write(view: View, site: Site, inputs: list[Any], place: Place) -> P
     if place.moved:
         return Problem("effect", "nodes would have to move in a graph that writes its buffers")
     inside = [node for node in site.own if node not in site.staying]
-    for value in inputs:
+    for value in inputs():
         buffer = value.node if isinstance(value, Version) else value
         for node in inside:
             if buffer not in node.all_input_nodes:

@@ -40,6 +40,8 @@ class OpStep:
     target: torch._ops.OpOverload
     types: Mapping[str, ir.TensorType]
     """Types of the results, as the checker inferred them or the rule annotates them."""
+    buffers: tuple[tuple[str, str | None], ...]
+    """Write-only arguments with the results that are written there."""
 
     @property
     def mutates(self) -> bool:
@@ -102,7 +104,9 @@ def _step(
         for name, declared in rule.types
         if name in call.results and isinstance(declared, ir.TensorType)
     }
-    return OpStep(call.op, call.args, call.results, binding, target, types)
+    names = dict(zip(binding.results, call.results, strict=False))
+    buffers = tuple((buffer, names.get(buffer)) for buffer in binding.buffers)
+    return OpStep(call.op, call.args, call.results, binding, target, types, buffers)
 
 
 # --- scalars ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from fusiondsl.engine import aten
 from fusiondsl.engine.forms import BodyForm, DirectForm, Forms
 from fusiondsl.engine.match import Matcher
 from fusiondsl.engine.mutation import VALUES
-from fusiondsl.engine.pattern import COMMUTATIVE, UNSET, Trie
+from fusiondsl.engine.pattern import COMMUTATIVE, PRIMITIVE_OPS, UNSET, Trie
 from fusiondsl.engine.recognised import Recognised, wrap
 from fusiondsl.engine.view import Call, View
 
@@ -47,6 +47,7 @@ class Recogniser:
         self._forms = forms
         self._check = check
         self._searched: dict[tuple[Any, str, int], list[Recognised]] = {}
+        self._made: dict[Any, tuple[str, Sequence[Recognised]]] = {}
         self._occurs: dict[str, bool] = {}
         self._readers_of: dict[str, dict[tuple[Any, int], list[Recognised]]] = {}
 
@@ -56,7 +57,7 @@ class Recogniser:
         """Calls of `op` that produce `value` as their result `result`."""
         if not isinstance(value, VALUES):
             return ()
-        if op[:5] == "prim.":
+        if op in PRIMITIVE_OPS:
             return self._primitives(value, op)
         definition = self._view.define(value)
         if definition is not None and not definition[0].op.startswith("prim."):
@@ -79,7 +80,7 @@ class Recogniser:
         """The op a value comes from, as far as a form can end in it."""
         if definition is not None:
             return definition[0].op
-        return "prim.view" if value.target in aten.VIEWS else None
+        return "prim.view" if id(value.target) in aten.VIEW_IDS else None
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         """Calls of `op` that read `value` as argument `position`."""
@@ -121,7 +122,7 @@ class Recogniser:
             call = self._view.call(user)
             if call is not None:
                 yield call
-            elif user.target in aten.ITEM_READERS:
+            elif id(user.target) in aten.ITEM_READER_IDS:
                 items = [self._view.define(item) for item in user.users]
                 yield from (found[0] for found in items if found is not None)
 
@@ -131,7 +132,7 @@ class Recogniser:
         while pending:
             user = pending.pop(0)
             yield user
-            if user.target in aten.NO_OPS and self._view.strip(user, regroup=True) is value:
+            if id(user.target) in aten.NO_OP_IDS and self._view.strip(user, regroup=True) is value:
                 pending.extend(user.users)
 
     def all_of(self, op: str) -> Iterator[Recognised]:
@@ -217,11 +218,10 @@ class Recogniser:
     def _as_op(self, call: Call, op: str) -> Recognised | None:
         if call.op == op:
             return wrap(call)
-        for direct in self._forms.direct.get(call.op, ()):
-            if direct.op == op:
-                found = _apply_direct(call, direct)
-                if found is not None and self._check.direct(direct.form, found):
-                    return found
+        for direct in self._forms.direct.get((call.op, op), ()):
+            found = _apply_direct(call, direct)
+            if found is not None and self._check.direct(direct.form, found):
+                return found
         return None
 
     # --- primitives ------------------------------------------------------------------------------
@@ -229,11 +229,20 @@ class Recogniser:
     def _primitives(self, value: Any, op: str) -> Sequence[Recognised]:
         if op == "prim.view":
             return self._reshapes(value)
-        definition = self._view.define(value)
-        if definition is not None and definition[0].op == op:
-            call = self.as_op(definition[0], op)
-            return () if call is None else (call,)
+        made = self._made.get(value)
+        if made is None:
+            made = self._made[value] = self._making(value)
+        if made[0] == op:
+            return made[1]
         return self._vanished_cast(value) if op == "prim.cast" else ()
+
+    def _making(self, value: Any) -> tuple[str, Sequence[Recognised]]:
+        """The primitive a value comes from and the call of it."""
+        definition = self._view.define(value)
+        if definition is None or definition[0].op not in PRIMITIVE_OPS:
+            return "", ()
+        call = self.as_op(definition[0], definition[0].op)
+        return definition[0].op, () if call is None else (call,)
 
     def _vanished_cast(self, value: Any) -> Sequence[Recognised]:
         """A cast to the dtype a value already has is not in the graph."""
@@ -259,12 +268,12 @@ class Recogniser:
     def _reshapes_of(self, value: Any) -> Iterator[Recognised]:
         """Reshapes of a value and of those, the value itself last."""
         pending: list[tuple[fx.Node, tuple[fx.Node, ...]]] = [
-            (user, (user,)) for user in value.users if user.target in aten.VIEWS
+            (user, (user,)) for user in value.users if id(user.target) in aten.VIEW_IDS
         ]
         while pending:
             node, nodes = pending.pop(0)
             yield Recognised("prim.view", (value, None), node, {0: [node]}, nodes=nodes)
-            pending.extend((u, (*nodes, u)) for u in node.users if u.target in aten.VIEWS)
+            pending.extend((u, (*nodes, u)) for u in node.users if id(u.target) in aten.VIEW_IDS)
         yield Recognised("prim.view", (value, None), value, {0: [value]}, nodes=())
 
     # --- bodies ----------------------------------------------------------------------------------
@@ -315,8 +324,8 @@ class Recogniser:
             if result_index not in results:
                 return None
             args[param_index] = results[result_index][0].meta["val"].dtype
-        nodes = tuple(dict.fromkeys(n for call in calls for n in _all_nodes(call)))
-        buffers = tuple(b for call in calls for b in call.buffers)
+        nodes = tuple(dict.fromkeys(_all_nodes(calls)))
+        buffers = tuple([b for call in calls for b in call.buffers])
         return Recognised(
             entry.op,
             tuple(args),
@@ -342,22 +351,22 @@ def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[s
 def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
     given = call.args
     for place, wanted in direct.literals:
-        if not _same_literal(wanted, given[place]):
+        there = given[place]
+        if type(wanted) is not type(there) or wanted != there:
             return None
     known = given + direct.fixed if direct.fixed else given
-    args = [known[place] for place in direct.sources]
-    results: dict[int, list[Any]] = {}
-    for index, spelled in enumerate(direct.results):
-        nodes = call.results.get(spelled) if spelled is not None else None
-        if nodes:
-            results[index] = nodes
-    for param, result in direct.by_dtype:
-        if result not in results:
-            return None
-        args[param] = results[result][0].meta["val"].dtype
+    args = tuple([known[place] for place in direct.sources])
+    results = call.results if direct.same_results else _renamed(call.results, direct.results)
+    if direct.by_dtype:
+        read = list(args)
+        for param, result in direct.by_dtype:
+            if result not in results:
+                return None
+            read[param] = results[result][0].meta["val"].dtype
+        args = tuple(read)
     return Recognised(
         direct.op,
-        tuple(args),
+        args,
         call.node,
         results,
         (call.node,),
@@ -367,11 +376,15 @@ def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
     )
 
 
+def _renamed(
+    results: Mapping[int, list[Any]], spelled: tuple[int | None, ...]
+) -> Mapping[int, list[Any]]:
+    """Results of a spelling as those of the op."""
+    pairs = [(index, results.get(s)) for index, s in enumerate(spelled) if s is not None]
+    return {index: nodes for index, nodes in pairs if nodes}
+
+
 _UNBOUND: Any = object()
-
-
-def _same_literal(wanted: Any, given: Any) -> bool:
-    return type(wanted) is type(given) and wanted == given
 
 
 def _same_args(call: Recognised, other: Recognised) -> bool:
@@ -379,13 +392,16 @@ def _same_args(call: Recognised, other: Recognised) -> bool:
     return all(a is b for a, b in zip(call.args, other.args, strict=True))
 
 
-def _all_nodes(call: Recognised) -> Iterator[fx.Node]:
-    """None for a cast or view that is not in the graph: its value is another call's, or read."""
-    if not call.nodes:
-        return
-    yield from call.nodes
-    for nodes in call.results.values():
-        yield from (n for n in nodes if isinstance(n, fx.Node))
+def _all_nodes(calls: list[Recognised]) -> list[fx.Node]:
+    """A cast or view that is not in the graph has none: its value is another call's, or read."""
+    found: list[Any] = []
+    for call in calls:
+        if not call.nodes:
+            continue
+        found += call.nodes
+        for values in call.results.values():
+            found += values
+    return [value for value in found if isinstance(value, fx.Node)]
 
 
 def _between(value: Any, end: Any) -> Iterator[fx.Node]:

@@ -18,6 +18,7 @@ from fusiondsl.engine.apply import Plan, Run
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
 from fusiondsl.engine.stops import Stop
+from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.torch_matcher import (
     FailedMatch,
     Match,
@@ -168,7 +169,7 @@ class _Walk:
         self._waiting.clear()
         self._state = _state(graph)
         run = Run(self._compiled, self._plan, graph, self._tokens, True)
-        with collection_paused():
+        with collection_paused(), plain_reads():
             for stratum, trie in enumerate(self._plan.strata):
                 view = run.view()
                 self._matched = run, view

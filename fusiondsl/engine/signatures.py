@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from fusiondsl.engine.symbols import Size, device_of, size_of
+from fusiondsl.engine.symbols import device_of, size_of
 
 
 class Numbers:
@@ -47,7 +47,7 @@ class Signatures:
         # is kept beside its number, so that the id stays its own.
         self._read: tuple[dict[int, _Known], dict[int, _Known]] = ({}, {})
         """By whether strides are included."""
-        self._sizes: dict[int, tuple[Any, Size]] = {}
+        self._sizes: dict[int, tuple[Any, int]] = {}
 
     def number(self, value: Any, strides: bool) -> int | None:
         """Of (dtype, shape, device) and, if asked, strides; None where the value is no tensor."""
@@ -58,20 +58,34 @@ class Signatures:
             return known[1]
         if not isinstance(tensor, torch.Tensor):
             return None
-        size = self._size
-        shape = tuple([s if type(s) is int else size(s) for s in tensor.shape])
-        layout = None
-        if strides:
-            layout = tuple([s if type(s) is int else size(s) for s in tensor.stride()])
+        shape = self._plain(tensor.shape)
+        layout = self._plain(tensor.stride()) if strides else None
         number = self._numbers.of((tensor.dtype, shape, layout, device_of(tensor)))
         read[id(tensor)] = (tensor, number)
         return number
 
-    def _size(self, size: Any) -> Size:
-        expression = size.node._expr
-        known = self._sizes.get(id(expression))
-        if known is None:
+    def _plain(self, sizes: Any) -> tuple[int, ...]:
+        """Sizes as ints; symbolic ones as negative numbers, as no size is."""
+        plain = tuple(sizes)
+        for size in plain:
+            if type(size) is not int:
+                return self._numbered(plain)
+        return plain
+
+    def _numbered(self, sizes: tuple[Any, ...]) -> tuple[int, ...]:
+        known = self._sizes
+        plain = []
+        for size in sizes:
+            if type(size) is int:
+                plain.append(size)
+                continue
             # Symbols may be replaced while rules are applied. What was read before then stays
             # apart from what is read after it, which costs a second verdict at most.
-            known = self._sizes[id(expression)] = (expression, size_of(size))
-        return known[1]
+            expression = size.node._expr
+            entry = known.get(id(expression))
+            if entry is None:
+                read = size_of(size)
+                number = read if type(read) is int else -1 - self._numbers.of(read)
+                entry = known[id(expression)] = (expression, number)
+            plain.append(entry[1])
+        return tuple(plain)

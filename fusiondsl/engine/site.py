@@ -28,7 +28,7 @@ class Site:
     own: dict[fx.Node, int]
     """Every matched node, with the place of its call (-1: transparent, in between)."""
     results: dict[tuple[int, int], list[Any]]
-    """Values of (place, result), duplicates included."""
+    """Values of (place, result), duplicates included. The lists are those of the calls."""
     staying: set[fx.Node]
     """Own nodes that stay: kept calls, and preparation that somebody else uses too."""
     inputs: list[tuple[str, Any]]
@@ -58,31 +58,33 @@ def assemble(
         tuple(calls),
         tuple(slots),
         {},
-        {(p, r): list(n) for p, call in enumerate(calls) for r, n in call.results.items()},
+        {(p, r): nodes for p, call in enumerate(calls) for r, nodes in call.results.items()},
         set(),
         [(n, slots[s]) for n, _, s in rule.tensors if s is not None and slots[s] is not None],
     )
     _collect(view, site)
-    problem = _distinct(site) or _check_users(view, site)
+    problem = _distinct(view, site) or _check_users(view, site)
     if problem is not None:
         return problem
-    site.outputs = [
-        (matched, written, values)
-        for matched, written, place, result in rule.outputs
-        if (values := site.results.get((place, result)))
-    ]
-    site.kept = [
-        (name, values[0])
-        for name, place, result in rule.kept
-        if (values := site.results.get((place, result)))
-    ]
+    results = site.results
+    for matched, written, place, result in rule.outputs:
+        values = results.get((place, result))
+        if values:
+            site.outputs.append((matched, written, values))
+    for name, place, result in rule.kept:
+        values = results.get((place, result))
+        if values:
+            site.kept.append((name, values[0]))
     return site
 
 
-def _distinct(site: Site) -> Problem | None:
+def _distinct(view: View, site: Site) -> Problem | None:
     """Two names of the rule never stand for one value, and an input is no output."""
-    seen: dict[Any, str] = {}
     own = site.own
+    values = {value for _, value in site.inputs}
+    if len(values) == len(site.inputs) and not view.mutations.any and own.keys().isdisjoint(values):
+        return None
+    seen: dict[Any, str] = {}
     for name, value in site.inputs:
         other = seen.setdefault(value, name)
         if other is not name:
@@ -103,17 +105,16 @@ def _is_made(site: Site, value: Any) -> bool:
 
 
 def _collect(view: View, site: Site) -> None:
-    own = site.own
+    own, node_type = site.own, fx.Node
     for place, call in enumerate(site.calls):
-        for node in call.nodes:
-            own[node] = place
-        for nodes in call.results.values():
-            for node in nodes:
-                if isinstance(node, fx.Node):
-                    own.setdefault(node, place)
+        own.update(dict.fromkeys(call.nodes, place))
+        for values in call.results.values():
+            for value in values:
+                if value not in own and isinstance(value, node_type):
+                    own[value] = place
     for call in site.calls:
         for arg in call.args:
-            if isinstance(arg, fx.Node) and id(arg.target) in aten.NO_OP_IDS:
+            if isinstance(arg, node_type) and id(arg.target) in aten.NO_OP_IDS:
                 _collect_between(view, site, arg)
         if call.spelled:
             continue
@@ -260,7 +261,7 @@ def _merge(site: Site, place: int, matched: Recognised, call: Call) -> list[fx.N
     for index, spelled in enumerate(matched.spelled):
         nodes = call.results.get(spelled, ()) if spelled is not None else ()
         if nodes:
-            site.results.setdefault((place, index), []).extend(nodes)
+            site.results[(place, index)] = [*site.results.get((place, index), ()), *nodes]
             added.extend(n for n in nodes if isinstance(n, fx.Node))
     for node in added:
         site.own.setdefault(node, place)
@@ -279,9 +280,9 @@ def _twins(site: Site, user: fx.Node) -> list[fx.Node]:
             continue
         site.twins[node] = original
         site.own[node] = site.own[original]
-        for values in site.results.values():
+        for key, values in site.results.items():
             if original in values:
-                values.append(node)
+                site.results[key] = [*values, node]
         added.append(node)
         waiting.extend(node.users)
     return added

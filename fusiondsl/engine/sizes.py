@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -24,24 +24,25 @@ class Sizes:
     @cached_property
     def _inputs(self) -> dict[Size, fx.Node]:
         inputs: dict[Size, fx.Node] = {}
-        for node, value in self._values():
-            if isinstance(value, torch.SymInt):
+        for node, value in self._values:
+            if type(value) is torch.SymInt:
                 inputs.setdefault(size_of(value), node)
         return inputs
 
-    def _values(self) -> Iterator[tuple[fx.Node, Any]]:
+    @cached_property
+    def _values(self) -> list[tuple[fx.Node, Any]]:
         """Every input of the graph with its value."""
-        for node in self._graph.nodes:
-            if node.op != "placeholder":
-                return
-            yield node, node.meta.get("val")
+        return [
+            (node, node.meta.get("val"))
+            for node in self._graph.find_nodes(op="placeholder", sort=False)
+        ]
 
     @cached_property
     def row_counts(self) -> frozenset[str]:
         """Symbols that are the number of rows of an input."""
         rows = {
             Dim.product(shape_of(value)[: max(1, value.dim() - 1)]).as_symbol()
-            for _, value in self._values()
+            for _, value in self._values
             if isinstance(value, torch.Tensor)
         }
         return frozenset(name for name in rows if name is not None)

@@ -10,6 +10,7 @@ aten code as a primitive.
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,7 +113,7 @@ class View:
         parent, index = item.args
         if not isinstance(parent, fx.Node) or type(index) is not int:
             return None
-        if parent.target in aten.ITEM_READERS:
+        if id(parent.target) in aten.ITEM_READER_IDS:
             primitive = aten.read_item(parent, index)
             if primitive is None:
                 return None
@@ -121,6 +122,9 @@ class View:
         call = self.call(parent)
         if call is None:
             return None
+        likely = index - (0 if call.binding is None else call.binding.item_offset)
+        if item in call.results.get(likely, ()):
+            return call, likely
         for position, nodes in call.results.items():
             if item in nodes:
                 return call, position
@@ -168,9 +172,9 @@ class View:
             return None
         if self._transparent(node, source, regroup):
             return self.read(node, source)
-        if node.target not in aten.VIEWS or self.mutations.any:
+        if id(node.target) not in aten.VIEW_IDS or self.mutations.any:
             return None
-        while source.target in aten.VIEWS:
+        while id(source.target) in aten.VIEW_IDS:
             behind = aten.first_argument(source)
             if not isinstance(behind, fx.Node):
                 return None
@@ -185,19 +189,19 @@ class View:
             return False
         if after.dtype is not before.dtype:
             return False
-        if node.target in aten.COPIES and self.mutations.touches(node, source):
+        if id(node.target) in aten.COPY_IDS and self.mutations.touches(node, source):
             return False
         new, old = self.shape(node), self.shape(source)
         if new == old:
             return True
-        if not regroup or node.target not in aten.VIEWS or not new or not old:
+        if not regroup or id(node.target) not in aten.VIEW_IDS or not new or not old:
             return False
         return new[-1] == old[-1]
 
     def behind_views(self, value: Any) -> list[Any]:
         """A value and what stands behind each reshape in front of it, nearest first."""
         chain = [self.strip(value)]
-        while isinstance(chain[-1], fx.Node) and chain[-1].target in aten.VIEWS:
+        while isinstance(chain[-1], fx.Node) and id(chain[-1].target) in aten.VIEW_IDS:
             source = aten.first_argument(chain[-1])
             if not isinstance(source, fx.Node):
                 break
@@ -219,7 +223,7 @@ class View:
             return self._call_v1(node)
         if target is auto_functionalized_v2:
             return self._call_v2(node)
-        if target in aten.READERS:
+        if id(target) in aten.READER_IDS:
             primitive = aten.read(node)
             if primitive is None:
                 return None
@@ -307,23 +311,19 @@ _MISSING: Any = object()
 def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
     """Nodes by target; functionalised mutating operations under the operation they wrap."""
     # By identity first: hashing an overload runs Python code.
-    by_id: dict[int, list[fx.Node]] = {}
-    targets: dict[int, Any] = {}
+    by_id: defaultdict[int, list[fx.Node]] = defaultdict(list)
     for node in graph.nodes:
-        if node.op != "call_function":
-            continue
-        target: Any = node.target
-        if target is auto_functionalized or target is auto_functionalized_v2:
-            target = node.args[0]
-        nodes = by_id.get(id(target))
-        if nodes is None:
-            by_id[id(target)] = [node]
-            targets[id(target)] = target
-        else:
-            nodes.append(node)
+        if node.op == "call_function":
+            by_id[id(node.target)].append(node)
+    wrapped: defaultdict[int, list[fx.Node]] = defaultdict(list)
+    for wrapper in (auto_functionalized, auto_functionalized_v2):
+        for node in by_id.pop(id(wrapper), ()):
+            wrapped[id(node.args[0])].append(node)
     by_target: dict[Any, list[fx.Node]] = {}
-    for key, nodes in by_id.items():
-        by_target.setdefault(targets[key], []).extend(nodes)
+    for nodes in by_id.values():
+        by_target.setdefault(nodes[0].target, []).extend(nodes)
+    for nodes in wrapped.values():
+        by_target.setdefault(nodes[0].args[0], []).extend(nodes)
     return by_target
 
 
@@ -340,18 +340,17 @@ def _by_name(
 
 def _ordered(binding: Binding, given: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Call arguments in declaration order, defaults filled in."""
-    if not given.keys() <= binding.known:
+    names = given.keys()
+    if not binding.needed <= names <= binding.known:
         return None
-    ordered = []
-    for name, default, wants_float in binding.reads:
-        value = given.get(name, default)
-        if value is Binding.REQUIRED:
-            return None
+    full = given if len(names) == len(binding.known) else {**binding.defaults, **given}
+    ordered = [full[argument.name] for argument in binding.arguments]
+    for place, wants_float in binding.unlike:
+        value = ordered[place]
         if isinstance(value, list):
-            value = tuple(value)
+            ordered[place] = tuple(value)
         elif wants_float and type(value) is int:
-            value = float(value)
-        ordered.append(value)
+            ordered[place] = float(value)
     return tuple(ordered)
 
 
