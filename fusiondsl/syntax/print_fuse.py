@@ -367,7 +367,15 @@ def _row(node: ast.TableRow) -> str:
 
 
 def _names(keyword: str, names: Sequence[ast.Ident]) -> list[str]:
-    return wrapped(f"{keyword} ", [name.name for name in names], "", _INDENT) if names else []
+    """As many statements as lines are needed: a newline ends one."""
+    lines: list[str] = []
+    for ident in names:
+        longer = f"{lines[-1]}, {ident.name}" if lines else ""
+        if longer and len(longer) <= _WIDTH:
+            lines[-1] = longer
+        else:
+            lines.append(f"{_INDENT}{keyword} {ident.name}")
+    return lines
 
 
 def _assign(node: ast.Assign, indent: str) -> list[str]:

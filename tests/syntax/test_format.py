@@ -83,6 +83,19 @@ def test_long_examples_wrap_between_bindings() -> None:
     ]
 
 
+def test_long_orders_are_several_statements() -> None:
+    names = [f"a_rule_with_a_long_name_{number}" for number in range(7)]
+    text = "rule r(x: D[T]) {\n  match   { y = relu(x) }\n  replace { y = abs(x) }\n  before "
+    module, _ = read(text + ", ".join(names) + "\n}\n")
+    printed = print_module(module, "fuse")
+    orders = [line for line in printed.splitlines() if line.startswith("  before ")]
+    assert len(orders) > 1
+    assert max(map(len, orders)) <= 100
+    again, diagnostics = read(printed)
+    assert not len(diagnostics)
+    assert structure(again.items[0]) == structure(module.items[0])
+
+
 def test_yaml_rules_stand_apart_and_facts_are_bare_words() -> None:
     text = """# About this file.
 rules:
