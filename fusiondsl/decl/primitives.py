@@ -117,5 +117,8 @@ REDUCTIONS: frozenset[str] = frozenset(
     name for name, primitive in PRIMITIVES.items() if primitive.typing == "reduce"
 )
 
+CHEAP: frozenset[str] = frozenset({"prim.cast", "prim.view", "prim.slice"})
+"""What a rule matches and simply leaves there where somebody else reads it too."""
+
 OPERATORS: dict[str, str] = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}
 """Operators on tensors; `x ** 2` and `x * x` are `square`, which rounds the same."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,10 @@ from fusiondsl.engine.pattern import Path, references, sinks, walk
 from fusiondsl.engine.predicates import answers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
+from fusiondsl.ir.strata import admitted_forms, strata
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.ops.registry import register
 from fusiondsl.target import ENV_FACTS, Target
-
-CHEAP = frozenset({"prim.cast", "prim.view", "prim.slice"})
-"""Operations inside a form that may stay for another user."""
 
 SIZED = frozenset({"prim.view", "prim.slice"})
 """Operations whose sizes are what they do; those of others follow from their inputs."""
@@ -140,9 +138,9 @@ class _Compiler:
     def compile(self) -> Compiled:
         rules: list[CompiledRule] = []
         ineligible: list[Ineligible] = []
-        strata = _strata(self.program.rules)
+        levels = strata(self.program.rules, self.program.ops)
         for rule in self.program.rules:
-            outcome = self._rule(rule, strata[rule.name])
+            outcome = self._rule(rule, levels[rule.name])
             if isinstance(outcome, Ineligible):
                 ineligible.append(outcome)
             else:
@@ -260,10 +258,8 @@ class _Compiler:
             decl = self.program.ops.get(call.op)
             if decl is None or not decl.forms:
                 continue
-            allowed = {a.kind for a in rule.allow if a.value is None or a.value in call.results}
-            admitted[places[index]] = frozenset(
-                [None, *(f.name for f in decl.forms if {d.kind for d in f.differs} <= allowed)]
-            )
+            forms = admitted_forms(rule, call, self.program.ops)
+            admitted[places[index]] = frozenset([None, *(form.name for form in forms)])
         return admitted
 
 
@@ -329,29 +325,3 @@ def _free_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
             free.add(places[index])
             available.update(n for n in call.results if n)
     return frozenset(free)
-
-
-def _strata(rules: Sequence[ir.Rule]) -> dict[str, int]:
-    """A rule whose source has another rule's target op runs after that rule."""
-    emits: dict[str, list[ir.Rule]] = {}
-    for rule in rules:
-        for call in rule.replace:
-            if not call.op.startswith("prim."):
-                emits.setdefault(call.op, []).append(rule)
-    level = {rule.name: 0 for rule in rules}
-    reads = {rule.name: {c.op for c in rule.match} & emits.keys() for rule in rules}
-    # A chain is at most as long as there are rules that read a target; cycles are refused by the
-    # checker, so the bound is never reached.
-    for _ in range(sum(1 for ops in reads.values() if ops) + 1):
-        changed = False
-        for rule in rules:
-            for op in sorted(reads[rule.name]):
-                for earlier in emits[op]:
-                    if earlier is rule or op in {c.op for c in rule.replace}:
-                        continue
-                    if level[rule.name] <= level[earlier.name]:
-                        level[rule.name] = level[earlier.name] + 1
-                        changed = True
-        if not changed:
-            break
-    return level

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from fusiondsl.decl.primitives import CHEAP
 from fusiondsl.engine import aten
-from fusiondsl.engine.compile import CHEAP, CompiledRule
+from fusiondsl.engine.compile import CompiledRule
 from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.typecheck import Problem
