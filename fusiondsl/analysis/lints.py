@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fusiondsl.analysis.body import TEMPORARY, computed, reads
+from fusiondsl.analysis.contradiction import contradiction
 from fusiondsl.analysis.declare import Declared
 from fusiondsl.analysis.exprs import conjuncts, walk
 from fusiondsl.analysis.rules import Built
@@ -256,6 +257,24 @@ def nowhere_available(built: Built) -> None:
     )
 
 
+def nothing_fits(built: Built) -> None:
+    """Conditions that exclude each other."""
+    found = contradiction(built.rule)
+    if found is None:
+        return
+    condition, other = found
+    labels = []
+    if other is not None and other.span is not None:
+        labels = [Label(other.span, "excludes it")]
+    built.diagnostics.warning(
+        "FD406",
+        f"`{built.rule.name}` can never fire: its conditions exclude each other",
+        condition.span or built.rule.span,
+        labels=labels,
+        notes=[] if labels else ["no value satisfies this together with the conditions before it"],
+    )
+
+
 def _has_limits(built: Built, call: Call) -> bool:
     decl = built.signatures.get(call.op)
     return decl is not None and bool(decl.available)
@@ -356,6 +375,7 @@ RULE_LINTS: tuple[Lint, ...] = (
     unused_let,
     disconnected,
     nowhere_available,
+    nothing_fits,
 )
 
 OP_LINTS: tuple[Callable[[Declared, OpDecl], None], ...] = (unused_parameter, meaningless)

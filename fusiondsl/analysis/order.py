@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from fusiondsl.analysis.chains import check_chains
-from fusiondsl.analysis.overlap import Candidate, demands_of, prefer, shadows
-from fusiondsl.analysis.source import Source, contains, replacement_text, source_of
+from fusiondsl.analysis.containment import (
+    containing,
+    containing_spelled,
+    meeting,
+    speciality,
+)
+from fusiondsl.analysis.implication import implied, takes_all, whole_overlay
+from fusiondsl.analysis.overlap import Candidate, demands_of, may_shadow, prefer
+from fusiondsl.analysis.rivals import find_rivals
+from fusiondsl.analysis.source import Source, replacement_text, source_of
+from fusiondsl.analysis.trial import Disjoint, Trial, find_trial
+from fusiondsl.analysis.witness import witness_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
-from fusiondsl.ir.program import OpDecl, Rule
+from fusiondsl.ir.program import Program, Rule
+from fusiondsl.ir.strata import strata
 
 MAX_REPORTS = 20
 """After so many pairs without an order the rest is only counted."""
 
-MAX_PARTNERS = 20
-"""How many rules with one and the same source are compared pair by pair with each of them."""
+
+MAX_LOOKS = 2_000
+"""How many pairs with equal or contained sources are asked what follows from their conditions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +46,11 @@ class Stated:
 def arrange(
     rules: Sequence[Rule],
     stated: Iterable[Stated],
-    ops: Mapping[str, OpDecl],
+    program: Program,
     diagnostics: Diagnostics,
 ) -> tuple[Rule, ...]:
-    return _Arrangement(rules, stated, ops, diagnostics).run()
+    """The rules in their order. `program` has everything else that the files declare."""
+    return _Arrangement(rules, stated, program, diagnostics).run()
 
 
 class _Arrangement:
@@ -44,38 +58,50 @@ class _Arrangement:
         self,
         rules: Sequence[Rule],
         stated: Iterable[Stated],
-        ops: Mapping[str, OpDecl],
+        program: Program,
         diagnostics: Diagnostics,
     ) -> None:
         self.rules = {rule.name: rule for rule in sorted(rules, key=lambda r: r.name)}
         known = self.rules.keys()
         self.stated = [s for s in stated if s.first in known and s.second in known]
-        self.ops = ops
+        self.program = program
+        self.ops = program.ops
         self.diagnostics = diagnostics
         self._later: dict[str, set[str]] = defaultdict(set)
         for item in self.stated:
             self._later[item.first].add(item.second)
         self._edges: dict[str, set[str]] = defaultdict(set)
         self._undecided = 0
+        self._looks = 0
         self._dead: set[str] = set()
         self._sizes: dict[str, int] = {}
+        self._done: list[str] = []
+        """All nodes in an order that the edges allow."""
+        self._levels: dict[str, int] = {}
 
     def run(self) -> tuple[Rule, ...]:
         groups: dict[str, list[Source]] = defaultdict(list)
         for rule in self.rules.values():
             source = source_of(rule)
             groups[source.skeleton].append(source)
-        check_chains((s for members in groups.values() for s in members), self.diagnostics)
+        self._levels = strata(tuple(self.rules.values()), self.ops)
+        check_chains(
+            (s for members in groups.values() for s in members), self.ops, self.diagnostics
+        )
         ordered = list(groups.values())
         for number, members in enumerate(ordered):
             self._frame(number, members)
             self._order_equals(members)
-        for outer, inner in containing(ordered):
-            self._edges[_end(outer)].add(_start(inner))
+        for outer, inner in (*containing(ordered), *containing_spelled(ordered, self.ops)):
+            self._contain(ordered, outer, inner)
         for item in self.stated:
             self._edges[item.first].add(item.second)
         self._too_many()
         names = self._sorted()
+        if not self.diagnostics.has_errors:
+            sources = {s.rule.name: s for members in ordered for s in members}
+            in_order = [sources[name] for name in names]
+            find_rivals(in_order, self._settled, self.program, self.diagnostics)
         return tuple(replace(self.rules[name], order=i) for i, name in enumerate(names))
 
     def _frame(self, number: int, members: list[Source]) -> None:
@@ -83,6 +109,46 @@ class _Arrangement:
         for source in members:
             self._edges[_start(number)].add(source.rule.name)
             self._edges[source.rule.name].add(_end(number))
+
+    def _contain(self, groups: Sequence[Sequence[Source]], outer: int, inner: int) -> None:
+        """Larger sources first, unless a statement or a chain has it the other way round."""
+        larger, smaller = groups[outer], groups[inner]
+        if not self._reversed(larger, smaller):
+            self._edges[_end(outer)].add(_start(inner))
+            return
+        for one in larger:
+            for other in smaller:
+                if self._leads(other.rule.name, one.rule.name) or self._sooner(other, one):
+                    self._hide(other.rule, one.rule)
+                else:
+                    self._edges[one.rule.name].add(other.rule.name)
+
+    def _reversed(self, larger: Sequence[Source], smaller: Sequence[Source]) -> bool:
+        """Some rule with the smaller source goes before one with the larger."""
+        if max(self._level(s) for s in larger) > min(self._level(s) for s in smaller):
+            return True
+        names = {source.rule.name for source in larger}
+        return any(
+            names & _reach(source.rule.name, self._later)
+            for source in smaller
+            if source.rule.name in self._later
+        )
+
+    def _sooner(self, one: Source, other: Source) -> bool:
+        return self._level(one) < self._level(other)
+
+    def _level(self, source: Source) -> int:
+        return self._levels[source.rule.name]
+
+    def _hide(self, first: Rule, second: Rule) -> None:
+        """Reports `second` if `first`, tried before it, takes all of its sites."""
+        self._looks += 1
+        if second.name in self._dead or self._looks > MAX_LOOKS:
+            return
+        overlay = takes_all(first, second, self.program)
+        if overlay is not None:
+            self._dead.add(second.name)
+            self._shadowed(first, second, find_trial(overlay, self.program))
 
     # --- equal sources -------------------------------------------------------------------------
 
@@ -102,16 +168,31 @@ class _Arrangement:
         if verdict is None:
             verdict = prefer(a, b)
         if verdict is None:
-            self._report(a.source.rule, b.source.rule)
+            verdict = self._by_what_follows(a.source.rule, b.source.rule)
+        if verdict is None:
             return
-        if verdict == 0:
-            if a.replacement == b.replacement and shadows(a, b) and shadows(b, a):
-                self._shadowed(a.source.rule, b.source.rule)
+        first, second = (a, b) if verdict <= 0 else (b, a)
+        if verdict != 0:
+            self._edges[first.source.rule.name].add(second.source.rule.name)
+        elif a.replacement != b.replacement:
             return
-        first, second = (a, b) if verdict < 0 else (b, a)
-        self._edges[first.source.rule.name].add(second.source.rule.name)
-        if shadows(first, second):
-            self._shadowed(first.source.rule, second.source.rule)
+        if may_shadow(first, second):
+            self._hide(first.source.rule, second.source.rule)
+
+    def _by_what_follows(self, a: Rule, b: Rule) -> int | None:
+        """As `prefer`, by what conditions imply; None where nothing decides, which is reported."""
+        self._looks += 1
+        overlay = whole_overlay(a, b) if self._looks <= MAX_LOOKS else None
+        if overlay is None:
+            self._report(a, b, None)
+            return None
+        rarer = implied(overlay.mirrored(), self.program)
+        if rarer != implied(overlay, self.program):
+            return -1 if rarer else 1
+        trial = find_trial(overlay, self.program)
+        if not isinstance(trial, Disjoint):
+            self._report(a, b, trial)
+        return None
 
     def _stated_order(self, one: str, other: str) -> int | None:
         if not self._later:
@@ -121,17 +202,9 @@ class _Arrangement:
         return 1 if self._leads(other, one) else None
 
     def _leads(self, start: str, goal: str) -> bool:
-        seen, pending = {start}, [start]
-        while pending:
-            for name in self._later.get(pending.pop(), ()):
-                if name == goal:
-                    return True
-                if name not in seen:
-                    seen.add(name)
-                    pending.append(name)
-        return False
+        return goal in _reach(start, self._later)
 
-    def _report(self, a: Rule, b: Rule) -> None:
+    def _report(self, a: Rule, b: Rule, trial: Trial | None) -> None:
         self._undecided += 1
         if self._undecided > MAX_REPORTS:
             return
@@ -143,6 +216,7 @@ class _Arrangement:
             labels=labels,
             help=f"write `before {a.name}` or `after {a.name}`, or make their `where` exclude "
             "each other",
+            witness=None if trial is None else witness_of(trial, self.program),
         )
 
     def _too_many(self) -> None:
@@ -150,17 +224,36 @@ class _Arrangement:
         if rest > 0:
             self.diagnostics.error("FD401", f"{rest} more pairs of rules have no order", None)
 
-    def _shadowed(self, first: Rule, second: Rule) -> None:
-        if second.name in self._dead:
-            return
-        self._dead.add(second.name)
+    def _shadowed(self, first: Rule, second: Rule, trial: Trial | Disjoint | None) -> None:
         labels = [Label(first.span, "this rule takes every such site")] if first.span else []
         self.diagnostics.warning(
             "FD404",
             f"`{second.name}` can never fire: `{first.name}` goes first and fits whenever it does",
             second.span,
             labels=labels,
+            witness=witness_of(trial, self.program) if isinstance(trial, Trial) else None,
         )
+
+    def _settled(self, first: str, second: str) -> bool:
+        """Something says that `first` goes before `second`: what they match, or a statement."""
+        return bool(self._behind[first] >> self._places[second] & 1)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.rules)}
+
+    @cached_property
+    def _behind(self) -> dict[str, int]:
+        """For each node the rules that some way leads to, a bit each."""
+        found: dict[str, int] = {}
+        for node in reversed(self._done):
+            mask = 0
+            for target in self._edges.get(node, ()):
+                mask |= found[target]
+                if target in self._places:
+                    mask |= 1 << self._places[target]
+            found[node] = mask
+        return found
 
     # --- sorting -------------------------------------------------------------------------------
 
@@ -170,10 +263,10 @@ class _Arrangement:
         ready = [self._key(n) for n in nodes if not waiting[n]]
         heapify(ready)
         names: list[str] = []
-        done = set()
+        done = self._done
         while ready:
             name = heappop(ready)[-1]
-            done.add(name)
+            done.append(name)
             if name in self.rules:
                 names.append(name)
             for target in self._edges.get(name, ()):
@@ -181,8 +274,8 @@ class _Arrangement:
                 if not waiting[target]:
                     heappush(ready, self._key(target))
         if len(done) < len(nodes):
-            self._cycle(nodes - done)
-            names.extend(sorted(self.rules.keys() - done))
+            self._cycle(nodes - set(done))
+            names.extend(sorted(self.rules.keys() - set(done)))
         return names
 
     def _key(self, name: str) -> tuple[int, int, int, int, str]:
@@ -190,7 +283,7 @@ class _Arrangement:
         rule = self.rules.get(name)
         if rule is None:
             return -1_000_000, 0, 0, 0, name
-        calls, results, conditions, _ = _speciality(rule)
+        calls, results, conditions, _ = speciality(rule)
         size = sum(self._spelled(call.op) for call in rule.match)
         return calls, -size, results, conditions, name
 
@@ -228,8 +321,15 @@ class _Arrangement:
         )
 
 
-def _speciality(rule: Rule) -> tuple[int, int, int, str]:
-    return -len(rule.match), len(rule.outputs) + len(rule.kept), -len(rule.where), rule.name
+def _reach(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    """All that some way leads to."""
+    seen, pending = {start}, [start]
+    while pending:
+        for name in edges.get(pending.pop(), ()):
+            if name not in seen:
+                seen.add(name)
+                pending.append(name)
+    return seen - {start}
 
 
 def _start(number: int) -> str:
@@ -238,61 +338,3 @@ def _start(number: int) -> str:
 
 def _end(number: int) -> str:
     return f">{number}"
-
-
-# --- pairs without comparing all with all --------------------------------------------------------
-
-
-def meeting(members: list[Source]) -> Iterator[tuple[Source, Source]]:
-    """Pairs of one skeleton whose literals do not exclude each other."""
-    by_mask: dict[tuple[int, ...], list[Source]] = defaultdict(list)
-    for source in members:
-        by_mask[tuple(sorted(source.literal_positions))].append(source)
-    masks = sorted(by_mask)
-    for index, mask in enumerate(masks):
-        yield from _within(by_mask[mask], mask)
-        for other in masks[index + 1 :]:
-            common = tuple(sorted(set(mask) & set(other)))
-            yield from _between(by_mask[mask], by_mask[other], common)
-
-
-def _within(members: list[Source], mask: tuple[int, ...]) -> Iterator[tuple[Source, Source]]:
-    for same in _by_literals(members, mask).values():
-        for index, source in enumerate(same):
-            yield from ((source, other) for other in same[index + 1 : index + 1 + MAX_PARTNERS])
-
-
-def _between(
-    left: list[Source], right: list[Source], common: tuple[int, ...]
-) -> Iterator[tuple[Source, Source]]:
-    others = _by_literals(right, common)
-    for literals, sources in _by_literals(left, common).items():
-        for source in sources:
-            yield from ((source, other) for other in others.get(literals, ())[:MAX_PARTNERS])
-
-
-def _by_literals(
-    members: list[Source], positions: tuple[int, ...]
-) -> dict[tuple[str | None, ...], list[Source]]:
-    found: dict[tuple[str | None, ...], list[Source]] = defaultdict(list)
-    for source in members:
-        found[tuple(source.scalars[i] for i in positions)].append(source)
-    for same in found.values():
-        same.sort(key=lambda source: _speciality(source.rule))
-    return found
-
-
-def containing(groups: Sequence[Sequence[Source]]) -> Iterator[tuple[int, int]]:
-    """Pairs (outer, inner) of groups where one source contains the other."""
-    count = Counter(op for members in groups for op in members[0].ops)
-    by_rarest: dict[str, list[int]] = defaultdict(list)
-    for number, members in enumerate(groups):
-        rarest = min(members[0].ops, key=lambda op: (count[op], op), default="")
-        by_rarest[rarest].append(number)
-    for number, members in enumerate(groups):
-        outer = members[0]
-        for op in sorted(outer.ops):
-            for other in by_rarest[op]:
-                inner = groups[other][0]
-                if len(inner.calls) < len(outer.calls) and contains(outer, inner):
-                    yield number, other

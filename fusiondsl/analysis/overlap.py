@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -27,13 +27,17 @@ class Demands:
     exprs: tuple[Expr, ...]
 
     @cached_property
-    def by_term(self) -> dict[str, list[_Constraint]]:
-        """What is demanded of each term."""
-        found: dict[str, list[_Constraint]] = {}
-        for expr in self.exprs:
-            for term, constraint in _constraints(expr):
-                found.setdefault(term, []).append(constraint)
-        return found
+    def by_term(self) -> dict[str, list[Constraint]]:
+        return constraints_of(self.exprs)
+
+
+def constraints_of(exprs: Iterable[Expr]) -> dict[str, list[Constraint]]:
+    """What is demanded of each term."""
+    found: dict[str, list[Constraint]] = {}
+    for expr in exprs:
+        for term, constraint in _constraints(expr):
+            found.setdefault(term, []).append(constraint)
+    return found
 
 
 def demands_of(source: Source, ops: Mapping[str, OpDecl]) -> Demands:
@@ -51,7 +55,7 @@ def disjoint(a: Demands, b: Demands) -> bool:
     """Is it certain that no site fits both? Compares conditions on one and the same term."""
     mine, others = a.by_term, b.by_term
     return any(
-        _exclude(one, other)
+        exclude(one, other)
         for term in mine.keys() & others.keys()
         if mine[term] != others[term]
         for one in mine[term]
@@ -60,7 +64,7 @@ def disjoint(a: Demands, b: Demands) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Constraint:
+class Constraint:
     """`term in values`, or `lo <= term <= hi`."""
 
     values: frozenset[str] | None = None
@@ -68,39 +72,39 @@ class _Constraint:
     hi: float | None = None
 
 
-def _constraints(expr: Expr) -> Iterator[tuple[str, _Constraint]]:
+def _constraints(expr: Expr) -> Iterator[tuple[str, Constraint]]:
     match expr:
         case Name():
-            yield expr.id, _Constraint(frozenset({"true"}))
+            yield expr.id, Constraint(frozenset({"true"}))
         case Unary(op="not", operand=operand):
-            yield render(operand), _Constraint(frozenset({"false"}))
+            yield render(operand), Constraint(frozenset({"false"}))
         case Binary(op="in", left=left, right=Sequence() as members):
             values = [_plain(m) for m in members.items]
             if None not in values:
-                yield render(left), _Constraint(frozenset(v for v in values if v is not None))
+                yield render(left), Constraint(frozenset(v for v in values if v is not None))
         case Binary(op=op, left=left, right=right) if op in _FLIPPED:
             yield from _comparison(op, left, right)
             yield from _comparison(_FLIPPED[op], right, left)
-            yield render(expr), _Constraint(frozenset({"true"}))
+            yield render(expr), Constraint(frozenset({"true"}))
 
 
-def _comparison(op: str, left: Expr, right: Expr) -> Iterator[tuple[str, _Constraint]]:
+def _comparison(op: str, left: Expr, right: Expr) -> Iterator[tuple[str, Constraint]]:
     if op == "==":
         value = _plain(right)
         if value is not None:
-            yield render(left), _Constraint(frozenset({value}))
+            yield render(left), Constraint(frozenset({value}))
     if not isinstance(right, Literal) or isinstance(right.value, str | bool | None):
         return
     bound = right.value
     match op:
         case "<=":
-            yield render(left), _Constraint(hi=bound)
+            yield render(left), Constraint(hi=bound)
         case "<":
-            yield render(left), _Constraint(hi=bound - 1 if isinstance(bound, int) else bound)
+            yield render(left), Constraint(hi=bound - 1 if isinstance(bound, int) else bound)
         case ">=":
-            yield render(left), _Constraint(lo=bound)
+            yield render(left), Constraint(lo=bound)
         case ">":
-            yield render(left), _Constraint(lo=bound + 1 if isinstance(bound, int) else bound)
+            yield render(left), Constraint(lo=bound + 1 if isinstance(bound, int) else bound)
 
 
 def _plain(expr: Expr) -> str | None:
@@ -110,7 +114,8 @@ def _plain(expr: Expr) -> str | None:
     return expr.id if isinstance(expr, Name) and expr.id in DTYPES else None
 
 
-def _exclude(a: _Constraint, b: _Constraint) -> bool:
+def exclude(a: Constraint, b: Constraint) -> bool:
+    """Does no value of a term satisfy both?"""
     if a.values is not None and b.values is not None:
         return not a.values & b.values
     if a.values is not None or b.values is not None:
@@ -128,7 +133,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _inside(number: float, ranged: _Constraint) -> bool:
+def _inside(number: float, ranged: Constraint) -> bool:
     above = ranged.lo is None or number >= ranged.lo
     return above and (ranged.hi is None or number <= ranged.hi)
 
@@ -173,10 +178,9 @@ def _subset_order(
     return 1 if a < b else None
 
 
-def shadows(first: Candidate, second: Candidate) -> bool:
-    """Does `first` take every site of `second`?"""
+def may_shadow(first: Candidate, second: Candidate) -> bool:
+    """Might `first` take every site of `second`? A quick look; False is certain."""
     return (
         first.source.literal_positions <= second.source.literal_positions
-        and first.demands.texts <= second.demands.texts
         and first.source.survivors >= second.source.survivors
     )

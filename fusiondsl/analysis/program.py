@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fusiondsl.analysis import names
 from fusiondsl.analysis.conditions import ExprChecker, let_value
@@ -44,15 +45,16 @@ class Analysis:
         predicates = build_predicates(self.definitions, self._scope)
         ops = self._ops()
         built = self._rules(ops)
-        return Program(
+        program = Program(
             ops=dict(sorted(ops.items())),
-            rules=self._arranged(built, ops),
+            rules=(),
             tables=tables,
             lets=self._constants(),
             dtype_sets=self._sets(),
             files=tuple(sorted(m.name for m in self.modules)),
             predicates=predicates,
         )
+        return replace(program, rules=self._arranged(built, program))
 
     def _scope(self, module: LoadedModule) -> Scope:
         visible = self._visible.get(module.key)
@@ -153,7 +155,7 @@ class Analysis:
         self.diagnostics.extend(with_origin(found, fuse))
         return rule
 
-    def _arranged(self, built: list[Built], ops: dict[str, OpDecl]) -> tuple[Rule, ...]:
+    def _arranged(self, built: list[Built], program: Program) -> tuple[Rule, ...]:
         stated: list[Stated] = []
         for item in built:
             name = item.rule.name
@@ -162,4 +164,4 @@ class Analysis:
         rules = [item.rule for item in built]
         if self.diagnostics.has_errors:
             return tuple(rules)  # an order of broken rules says nothing
-        return arrange(rules, stated, ops, self.diagnostics)
+        return arrange(rules, stated, program, self.diagnostics)

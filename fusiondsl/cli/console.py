@@ -94,6 +94,9 @@ def diagnostic_data(item: Diagnostic) -> dict[str, Any]:
         "labels": [{"message": x.message, "location": _location(x.span)} for x in item.labels],
         "notes": list(item.notes),
         "help": item.help,
+        "witness": None
+        if item.witness is None
+        else {"graph": item.witness.graph, "target": dict(item.witness.target)},
     }
 
 

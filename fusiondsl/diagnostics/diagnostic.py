@@ -23,6 +23,15 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """A graph that shows the problem, as FX prints one."""
+
+    graph: str
+    target: tuple[tuple[str, int | float | str | bool], ...] = ()
+    """Facts of the target it is shown for, by name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     code: str
     """`FD` and three digits; a key of `fusiondsl.diagnostics.codes.CODES`."""
@@ -33,6 +42,7 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: str | None = None
+    witness: Witness | None = None
 
 
 class Diagnostics:
@@ -51,8 +61,10 @@ class Diagnostics:
         labels: Iterable[Label] = (),
         notes: Iterable[str] = (),
         help: str | None = None,
+        witness: Witness | None = None,
     ) -> None:
-        self.add(Diagnostic(code, Severity.ERROR, message, span, tuple(labels), tuple(notes), help))
+        found = (tuple(labels), tuple(notes), help, witness)
+        self.add(Diagnostic(code, Severity.ERROR, message, span, *found))
 
     def warning(
         self,
@@ -63,10 +75,10 @@ class Diagnostics:
         labels: Iterable[Label] = (),
         notes: Iterable[str] = (),
         help: str | None = None,
+        witness: Witness | None = None,
     ) -> None:
-        self.add(
-            Diagnostic(code, Severity.WARNING, message, span, tuple(labels), tuple(notes), help)
-        )
+        found = (tuple(labels), tuple(notes), help, witness)
+        self.add(Diagnostic(code, Severity.WARNING, message, span, *found))
 
     def add(self, diagnostic: Diagnostic) -> None:
         if diagnostic not in self._items:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity
+from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity, Witness
 from fusiondsl.diagnostics.escape import escaped, width
 from fusiondsl.diagnostics.source import Source, Span
 
@@ -144,15 +144,28 @@ class _Renderer:
         item = self._diagnostic
         notes = [("note", note) for note in item.notes]
         notes += [("help", item.help)] if item.help else []
+        notes += [("example", _shown(item.witness))] if item.witness else []
         lines = [self._bar()] if located and notes else []
         for kind, note in notes:
             style = "help" if kind == "help" else "title"
             first, *rest = note.splitlines() or [""]
             sign = " " * self._gutter + self._paint("gutter", " =")
             lines.append(f"{sign} {self._paint(style, kind)}: {escaped(first)}")
-            indent = " " * (self._gutter + len(" = : ") + len(kind))
+            indent = " " * (self._gutter + len(" = : ") + (0 if kind == "example" else len(kind)))
             lines += [indent + escaped(line) for line in rest]
         return lines
+
+
+def _shown(witness: Witness) -> str:
+    facts = ", ".join(f"{name} = {_fact(value)}" for name, value in witness.target)
+    return f"where {facts}:\n{witness.graph}" if facts else f"\n{witness.graph}"
+
+
+def _fact(value: int | float | str | bool) -> str:
+    """As rule files write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _marks_of(span: Span, sign: str, message: str) -> list[_Mark]:

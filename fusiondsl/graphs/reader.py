@@ -20,6 +20,7 @@ from fusiondsl.graphs.saved import is_saved, loads
 from fusiondsl.graphs.symbols import Symbols
 from fusiondsl.graphs.text import GraphText
 from fusiondsl.ir.program import Program
+from fusiondsl.ops.registry import register
 
 _DEVICE = re.compile(
     r"\]\[[^\[\]]*\]([a-z]+(?::\d+)?)\"|device\(type='([a-z]+)'(?:, index=(\d+))?\)"
@@ -42,13 +43,14 @@ def read(
 ) -> list[ReadGraph]:
     """The graphs of a file (printed, or saved by `save`), or of a text (a `str` with line breaks).
 
-    `program`: extern ops it declares and this process lacks are defined first, with a fake each;
-    other unknown ops become an `OpaqueOp`. `device` is that of values printed without one; by
-    default the device the text names most, else the CPU.
+    `program`: its own ops are registered first, and extern ops it declares and this process lacks
+    are defined, with a fake each; other unknown ops become an `OpaqueOp`. `device` is that of
+    values printed without one; by default the device the text names most, else the CPU.
     Raises `FusionError` with located diagnostics; nothing in the text is executed.
     """
     if program is not None:
         define_missing(program)
+        register(program)
     text = load_text(source)
     if is_saved(text):
         gm, symbols = loads(text)
