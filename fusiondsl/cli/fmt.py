@@ -16,6 +16,7 @@ from fusiondsl.cli.options import common, console_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.syntax import ast, is_unreadable, parse, parse_file, print_module, structure
+from fusiondsl.syntax.yaml_keys import check_keys
 
 if TYPE_CHECKING:
     from fusiondsl.cli.options import Subparsers
@@ -102,6 +103,8 @@ def _outputs(
     for path in files:
         found = Diagnostics()
         module = parse_file(path, found)
+        if module is not None and to == "yaml":
+            check_keys(module, found)
         diagnostics.extend(found)
         if module is not None and not found.has_errors:
             yield _output(path, module, to)

@@ -8,22 +8,32 @@ from collections.abc import Iterator
 
 import yaml
 
+from fusiondsl.diagnostics.escape import escaped
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.syntax import ast
 
 _FUSE = re.compile(r'"(?:\\.|[^"\\\r\n])*"|(#[^\n]*)')
 _YAML = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
+_NOT_IN_YAML = re.compile(
+    "[^\t\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+"""What YAML does not take in a comment, or takes for its end."""
 _TRAILING = re.compile(r"[ \t,;)}\]'\"]*(#[^\n]*)")
 
 
 class Comments:
-    """Every comment is handed out once; `rest` gives those nobody asked for."""
+    """Every comment is handed out once; `rest` gives those nobody asked for.
 
-    def __init__(self, module: ast.Module) -> None:
+    `for_yaml`: with the characters a comment of YAML cannot have made visible.
+    """
+
+    def __init__(self, module: ast.Module, *, for_yaml: bool = False) -> None:
         self._source = source = module.source
         self._ends = sorted(item.span.end for item in module.items)
         self._is_yaml = source.name.endswith((".yaml", ".yml"))
         self._free: dict[int, str] = dict(_found(source))
+        if for_yaml:
+            self._free = {at: _NOT_IN_YAML.sub(_shown, text) for at, text in self._free.items()}
 
     @property
     def count(self) -> int:
@@ -110,6 +120,10 @@ class Comments:
 
     def rest(self) -> list[str]:
         return self.inside(Span(self._source, 0, len(self._source.text) + 1))
+
+
+def _shown(found: re.Match[str]) -> str:
+    return escaped(found[0])
 
 
 def _without_outer_blanks(lines: Iterator[str]) -> Iterator[str]:

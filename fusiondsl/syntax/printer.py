@@ -16,5 +16,5 @@ def print_module(module: ast.Module, style: Style) -> str:
     YAML groups items by kind, so there the order of a mixed module changes; nothing depends on it.
     """
     if style == "yaml":
-        return print_yaml.module(module, Comments(module))
+        return print_yaml.module(module, Comments(module, for_yaml=True))
     return print_fuse.module(module, Comments(module))

@@ -89,3 +89,36 @@ def test_a_failed_write_leaves_the_old_file(file: Path, monkeypatch: pytest.Monk
 def test_unreadable(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fmt", name]) == 2
     assert "error[FD001]: cannot read" in capsys.readouterr().err
+
+
+LISTS = {
+    "params": "op f(x: D[t..], x: D[t..])",
+    "results": "op f(x: D[t..]) -> (y: D[t..], y: D[t..])",
+    "lets": "let A = 1\nlet A = 2",
+    "tables": "table t(a) {\n  (_) = 1\n}\ntable t(a) {\n  (_) = 1\n}",
+    "predicates": "extern predicate p(a: int, a: int)",
+    "examples": "fuse f(a, b = 1) {\n  example { T = 1, T = 2 } fires\n}",
+    "rule lets": "rule r(x: D[t..]) {\n  let A = 1\n  let A = 2\n  match { y = f(x) }\n"
+    "  replace { y = g(x) }\n}",
+}
+
+
+@pytest.mark.parametrize("text", LISTS.values(), ids=LISTS)
+def test_a_name_given_twice_has_no_yaml(
+    file: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(text + "\n")
+    assert main(["fmt", "--to", "yaml", str(file)]) == 3
+    assert "error[FD032]: `" in capsys.readouterr().err
+    assert list(file.parent.iterdir()) == [file]
+    assert main(["fmt", str(file)]) == 0
+
+
+def test_comments_with_characters_that_yaml_takes_for_the_end_of_a_line(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text("# a\u2028b\x85c\x07d\n\nlet A = 1  # e\rf\n", newline="")
+    assert main(["fmt", "--to", "yaml", "--stdout", str(file)]) == 0
+    assert capsys.readouterr().out == (
+        "# a<U+2028>b<U+0085>c<U+0007>d\nlets:\n  A: 1  # e<U+000D>f\n"
+    )
