@@ -88,7 +88,11 @@ class ExpressionBuilder:
         return ast.Ident(str(token), span)
 
     def _dotted(self, token: Token) -> ast.Ident:
-        return ast.Ident(str(token), self._token(token))
+        span = self._token(token)
+        if "?" in token:
+            message = f"`{token}` is a function of the language, and nothing else is called so"
+            self._diagnostics.error("FD022", message, span)
+        return ast.Ident(str(token), span)
 
     def _literal(self, token: Token, read: Callable[[str], T], otherwise: T) -> T:
         try:
