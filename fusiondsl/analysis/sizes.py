@@ -112,8 +112,11 @@ class Sizes:
         a, p = self.of(actual), self.of(pattern)
         if a is None or p is None or name not in p.symbols():
             return None
-        rest = p.substitute({name: 0})
-        factor = p.substitute({name: 1}) - rest
+        try:
+            rest = p.substitute({name: 0})
+            factor = p.substitute({name: 1}) - rest
+        except ZeroDivisionError:  # it is a divisor
+            return self._solve_division(pattern, name, actual)
         if name in factor.symbols() or p != Dim.symbol(name) * factor + rest or factor == 0:
             return self._solve_division(pattern, name, actual)
         exact = (a - rest).exact_div(factor)
@@ -134,7 +137,10 @@ class Sizes:
         for _ in range(len(self._equal) + 1):
             if not (dim.symbols() & self._equal.keys()):
                 return dim
-            dim = dim.substitute(self._equal)
+            try:
+                dim = dim.substitute(self._equal)
+            except ZeroDivisionError:  # a divisor is stated to be nothing
+                return dim
         return dim
 
     def _is_zero(self, difference: Dim) -> bool:
