@@ -109,10 +109,10 @@ class Prover:
         return Context(self.program.ops, self.program.dtype_sets)
 
     def _sides(self, rule: Rule, context: Context) -> Sides | Cause:
-        inputs = Scope.of_inputs(rule.params, context, self._facts_of(rule, context))
         source, target = Side(context), Side(context)
-        matched, written = inputs.copy(), inputs.copy()
         try:
+            inputs = Scope.of_inputs(rule.params, context, self._facts_of(rule, context))
+            matched, written = inputs.copy(), inputs.copy()
             source.top(rule.match, matched)
             for name in rule.kept:
                 written.values[name] = matched.values[name]

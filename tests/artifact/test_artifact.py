@@ -19,6 +19,7 @@ from fusiondsl.artifact import format
 from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, decode, encode, layout
 from fusiondsl.diagnostics import FusionError, Source, Span
 from fusiondsl.dims import expr
+from fusiondsl.proof import Level, Prover
 from fusiondsl.resources import patterns_root
 from fusiondsl.target import Target
 
@@ -411,6 +412,14 @@ CALL = PROGRAM.rules[0].match[0]
 )
 def test_what_does_not_go_together_is_refused(data: bytes, reason: str) -> None:
     assert _refused(data) == ("FD642", f"`a.fused` is damaged: rule a {reason}")
+
+
+def test_a_rule_whose_input_has_no_size_is_not_proved() -> None:
+    x = ir.Param("x", ir.TensorType("D", (expr.Literal(None),)))
+    loaded = artifact.loads(_rule(params=(x,))).program
+    verdict = Prover(loaded).rule(loaded.rules[0])
+    assert verdict.level is Level.UNPROVED
+    assert str(verdict) == "not proved, because a size that is not known"
 
 
 def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
