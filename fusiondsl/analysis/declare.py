@@ -15,7 +15,7 @@ from fusiondsl.analysis.lower import Lowering
 from fusiondsl.analysis.names import Defined
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.signature import Signature, constant
-from fusiondsl.analysis.values import TensorValue
+from fusiondsl.analysis.values import ScalarValue, TensorValue
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
@@ -251,6 +251,9 @@ class OpBuilder:
                 self.diagnostics.error("FD223", f"{what} does not say what `{name}` is", span)
             return None
         value = lowering.bound[name]
+        if isinstance(value, ScalarValue) and isinstance(kind, TensorType):
+            message = f"`{name}` is a tensor, and {what} makes it one number"
+            self.diagnostics.error("FD206", message, self._span_of(lowering, name, span))
         if not isinstance(value, TensorValue) or isinstance(kind, ScalarType):
             return None
         found = lowering.body.types.get(lowering.body.resolve(name), value.type)

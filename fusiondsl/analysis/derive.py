@@ -14,6 +14,7 @@ from fusiondsl.analysis.lift import Facts, lift
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.signature import Signature, constant, fits
 from fusiondsl.analysis.unlower import Recorder, Unlowering
+from fusiondsl.analysis.values import TensorValue
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, Label
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.evaluate import truth
@@ -298,7 +299,9 @@ class Derivation:
         for name in results:
             if name not in recorder.bound:
                 continue
-            if recorder.body.resolve(name) in recorder.scope.tensors:
+            if not isinstance(recorder.bound[name], TensorValue):
+                fine = False  # said where the op is declared
+            elif recorder.body.resolve(name) in recorder.scope.tensors:
                 fine = False
                 diagnostics.error(
                     "FD233",
