@@ -5,8 +5,9 @@ from __future__ import annotations
 from fusiondsl.dims import expr as ex
 from fusiondsl.syntax.limits import MAX_NESTING
 
-_SHALLOW_TEXT = 2 * MAX_NESTING
-"""An expression spelt in fewer characters than this cannot nest more than `MAX_NESTING` deep."""
+_SHALLOW_TEXT = MAX_NESTING
+"""An expression spelt in fewer characters than this cannot nest more than `MAX_NESTING` deep:
+`--x` has a level a character."""
 
 
 def children(node: ex.Expr) -> tuple[ex.Expr, ...]:

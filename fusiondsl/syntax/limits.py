@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-MAX_NESTING = 200
-"""Brackets, blocks, operator chains and YAML collections inside each other."""
+MAX_NESTING = 64
+"""Brackets, blocks, operator chains and YAML collections inside each other.
+
+Code that walks expressions takes up to nine of the thousand frames Python has, a level.
+"""
 MAX_STATEMENT_TOKENS = 20_000
 """Of one statement, condition or parameter list; generated text without line ends stops here."""
 MAX_SYNTAX_ERRORS = 50

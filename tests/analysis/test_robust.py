@@ -16,6 +16,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.render import render_all
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.rules import analyse_loaded
+from fusiondsl.syntax.limits import MAX_NESTING
 
 ROOT = Path(__file__).parent.parent.parent
 CASES = ROOT / "tests" / "cases" / "check"
@@ -45,6 +46,27 @@ def test_changed_words(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         loader.add_source(Source("changed.fuse", changed(rng.choice(TEXTS), rng)))
         repr(analyse_loaded(loader, diagnostics))
         render_all(diagnostics)
+
+
+@pytest.mark.parametrize("before", ["-", "~", "1.0 + (", "x * (", "relu(", "(x, "])
+def test_the_deepest_expression(before: str) -> None:
+    """As deep as is read, with a stack of some depth above it."""
+    depth = MAX_NESTING - 4  # the blocks around it count
+    expression = before * depth + "x" + ")" * depth * before.count("(")
+    text = f"op k(x: D[t.., H]) -> (y: D[t.., H]) {{\n  means {{ y = {expression} }}\n}}\nfuse k\n"
+    diagnostics = Diagnostics()
+
+    def below(frames: int) -> None:
+        if frames:
+            below(frames - 1)
+            return
+        loader = Loader(diagnostics)
+        loader.add_source(Source("deep.fuse", text))
+        analyse_loaded(loader, diagnostics)
+
+    below(100)
+    assert "FD015" not in {item.code for item in diagnostics}
+    render_all(diagnostics)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

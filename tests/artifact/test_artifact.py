@@ -427,7 +427,7 @@ def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
     assert encode(deepest)[-1] == _nested(MAX_DEPTH - 1)[-1]
     rule = PROGRAM.rules[0]
     where = (ir.Condition(None, expr.Unary("-", deepest)),)  # type: ignore[arg-type]
-    with pytest.raises(FusionError, match=r"FD645: the rules nest more than 250 deep"):
+    with pytest.raises(FusionError, match=rf"FD645: the rules nest more than {MAX_DEPTH} deep"):
         artifact.dumps(replace(PROGRAM, rules=(replace(rule, where=where),)), TARGET)
 
 

@@ -71,7 +71,7 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD015": CodeInfo(
         "nested too deeply, or too long",
-        "Brackets, blocks and chains of operators may nest 200 deep, and a statement may have "
+        "Brackets, blocks and chains of operators may nest 64 deep, and a statement may have "
         "20,000 tokens. Name a part of the expression, or split the rule.",
     ),
     "FD016": CodeInfo(
