@@ -1,0 +1,219 @@
+"""Artifacts: damaged, cut, and changed by someone who sealed them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import fusiondsl
+from fusiondsl import Target as Device
+from fusiondsl import artifact, ir
+from fusiondsl.artifact.plain import CLASSES, FIRST_CLASS
+from fusiondsl.diagnostics.codes import CODES
+from fusiondsl.diagnostics.diagnostic import FusionError
+from fusiondsl.engine.compiled import CompiledRules
+from fusiondsl.proof import Prover
+from tests.fuzz.case import Case, Target
+from tests.fuzz.mutate import changed, encoded, noise
+
+CASES = Path(__file__).parents[1] / "cases"
+_DEVICES = (
+    Device(),
+    Device("gfx950", 8, "tp:0", {"model.hidden_size": 4096, "env.aiter": True}),
+    Device("gfx942", 2),
+)
+_UNREADABLE = 2
+
+
+@cache
+def originals() -> tuple[bytes, ...]:
+    """Artifacts of small programs, and one with shipped rules."""
+    made = []
+    for number, text in enumerate(_programs()):
+        program = fusiondsl.load_source(text).program
+        made.append(artifact.dumps(program, _DEVICES[number % len(_DEVICES)]))
+    shipped = fusiondsl.load("fusiondsl:rocm_aiter/rms_norm_quant.fuse").program
+    return (*made, artifact.dumps(shipped, _DEVICES[1]))
+
+
+def _programs() -> list[str]:
+    lab = (CASES / "engine" / "lab.fuse").read_text()
+    return [lab + _RULES, _SMALL, "let A = 1\n"]
+
+
+_RULES = """
+rule pair(a: D[t..], b: D[t..]) {
+  match { done = lab.act(a); s = b + done }
+  replace { done, s = lab.act_sum(a, b) }
+}
+rule codes(x: D[t.., H], w: D[H], eps: float) {
+  match { n = lab.norm(x, w, eps); q, s = lab.group_codes(n, 32) }
+  replace { q, s = lab.norm_codes(x, w, eps, 32) }
+  where { even: H % 64 == 0 }
+  allow { round }
+  example { t = 7, H = 64, D = f32 } fires
+}
+"""
+_SMALL = """
+dtypes half = (bf16, f16)
+let EIGHT = 4 + 4
+table least(arch) {
+  (gfx942) = 16
+  (_) = EIGHT
+}
+extern op aten.glu(self: D[t.., 2 * N], dim: int = -1) -> D[t.., N]
+op silly(x: D[t.., N], by: float = 1.5, flag: bool? = none) -> (y: D[t.., N]) {
+  means {
+    case flag is none { y = x * by } else { y = (x.to(f32) + by).to(D) }
+  }
+  form twice { y = x * by } where { by > 0.0 }
+}
+rule gated(x: D[t.., 2 * N]) {
+  match { y = x[.., :N] * sigmoid(x[.., N:]) }
+  replace { y = aten.glu(x) }
+  where {
+    dtypes: D in half
+    vectors: N % EIGHT == 0
+    N >= least(env.arch)
+  }
+  allow { round }
+}
+"""
+
+
+def _make(rng: Random) -> Case:
+    data = rng.choice(originals())
+    kind = rng.randrange(10)
+    if kind == 0:
+        data = noise(data, rng)
+    elif kind == 1:
+        data = data[: rng.randrange(len(data))]
+    elif kind == 2:
+        head, _, body = data.partition(b"\n")
+        data = encoded(changed(head.decode(), rng, (head.decode(),))) + b"\n" + body
+    elif kind == 3:
+        data = _sealed(data, noise(data.partition(b"\n")[2], rng))
+    else:
+        data = _sealed(data, _rewritten(data, rng))
+    return Case(data, ".fused")
+
+
+def _sealed(data: bytes, body: bytes) -> bytes:
+    """Another body under the header of `data`, which then agrees with it."""
+    header = json.loads(data.partition(b"\n")[0])
+    body = body.removesuffix(b"\n")
+    header |= {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def _rewritten(data: bytes, rng: Random) -> bytes:
+    _, first, second, *_ = data.split(b"\n")
+    target, entries = json.loads(first), json.loads(second)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        if rng.random() < 0.1:
+            _change_target(target, rng)
+        else:
+            _change_entries(entries, rng)
+    return json.dumps(target).encode() + b"\n" + json.dumps(entries).encode()
+
+
+_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**100, -0.0, 0.5, 1e308, float("inf"),
+    float("nan"), "", "x", "y", "D", "t", "N", "bf16", "f32", "any", "prim.neg", "lab.norm",
+    "os.system", "__class__", "\x00", "é" * 10, "a" * 5_000, "env.arch", "default", [], {}, [0],
+    [[0]],
+)  # fmt: skip
+
+
+def _change_target(target: dict[str, Any], rng: Random) -> None:
+    key = rng.choice(sorted(target))
+    if rng.random() < 0.2:
+        del target[key]
+    elif key == "facts" and rng.random() < 0.5:
+        target[key] = {rng.choice(("env.mx", "env.new", "model.hidden_size")): rng.choice(_VALUES)}
+    elif key == "answers" and rng.random() < 0.7:
+        answer = {"predicate": rng.choice(_VALUES), "value": True, "args": rng.choice(_VALUES)}
+        target[key] = [answer]
+    else:
+        target[key] = rng.choice(_VALUES)
+
+
+def _change_entries(entries: list[Any], rng: Random) -> None:
+    """A value, or a part of one, becomes another; most stay of their kind."""
+    if not entries:
+        return
+    at = rng.randrange(len(entries))
+    entry = entries[at]
+    match rng.randrange(8):
+        case 0:
+            entries[at] = rng.choice(_VALUES)
+        case 1:
+            same = [other for other in entries[:at] if type(other) is type(entry)]
+            entries[at] = rng.choice(same or [entry])
+        case 2:
+            del entries[at]
+        case 3:
+            entries.insert(at, rng.choice(_VALUES))
+        case _ if isinstance(entry, list) and entry:
+            _change_node(entries, at, rng)
+        case _:
+            same = [other for other in entries if type(other) is type(entry)]
+            entries[at] = rng.choice(same)
+
+
+def _change_node(entries: list[Any], at: int, rng: Random) -> None:
+    entry = list(entries[at])
+    place = rng.randrange(len(entry))
+    match rng.randrange(6):
+        case 0:
+            entry[0] = rng.randrange(FIRST_CLASS + len(CLASSES) + 2)
+        case 1:
+            del entry[place]
+        case 2:
+            entry.insert(place, entry[place])
+        case 3:
+            entry[place] = rng.choice((-1, at, at + 1, len(entries), 2**70, 0.0, True, None))
+        case 4 if len(entry) > 2:
+            other = rng.randrange(1, len(entry))
+            entry[max(place, 1)], entry[other] = entry[other], entry[max(place, 1)]
+        case _ if place and at:
+            kind = type(entries[entry[place]])
+            entry[place] = rng.choice([n for n in range(at) if type(entries[n]) is kind] or [0])
+    entries[at] = entry
+
+
+# --- what must hold ------------------------------------------------------------------------------
+
+
+def _check_refusal(error: FusionError) -> None:
+    assert error.exit_code == _UNREADABLE
+    (only,) = error.diagnostics
+    assert only.code in CODES
+    assert only.message.startswith("`fuzzed.fused` "), only.message
+
+
+def check_artifact(case: Case) -> str:
+    try:
+        loaded = artifact.loads(case.data, "fuzzed.fused")
+        program = loaded.program
+    except FusionError as error:
+        _check_refusal(error)
+        return "refused"
+    assert isinstance(program, ir.Program)
+    written = artifact.dumps(program, loaded.target)
+    again = artifact.loads(written)
+    assert artifact.dumps(again.program, again.target) == written
+    artifact.dump_python(program, loaded.target)
+    prover = Prover(program)
+    for rule in program.rules:
+        str(prover.rule(rule))
+    if all(op.extern for op in program.ops.values()):  # our own are registered once a process
+        CompiledRules(program, loaded.target).rows()
+    return "loaded"
+
+
+ARTIFACT = Target("artifact", _make, check_artifact, 3, frozenset({"refused", "loaded"}))
