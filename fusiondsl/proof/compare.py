@@ -38,7 +38,7 @@ class Comparison:
     def normaliser(self, kinds: frozenset[str]) -> Normaliser:
         found = self._normalisers.get(kinds)
         if found is None:
-            found = Normaliser(self._context.pool, self._context.formats, kinds)
+            found = Normaliser(self._context, kinds)
             self._normalisers[kinds] = found
         return found
 

@@ -6,6 +6,7 @@ from fusiondsl.diagnostics.source import Span
 from fusiondsl.proof import attrs
 from fusiondsl.proof.compare import Comparison
 from fusiondsl.proof.inline import Side
+from fusiondsl.proof.moves import move
 from fusiondsl.proof.normalise import Normaliser
 from fusiondsl.proof.render import render
 from fusiondsl.proof.terms import Term, subterms
@@ -29,6 +30,8 @@ class Explainer:
         other = render(parting.target, _names(theirs))
         special = self._special(parting.source, parting.target)
         message, refuted = special or _plainly(output, parting.source, parting.target, one, other)
+        missing = self._missing(parting.source, parting.target) if special is None else None
+        message = message if missing is None else f"{message}, and {missing}"
         return Cause(
             message,
             refuted,
@@ -54,6 +57,13 @@ class Explainer:
                     if isinstance(name, tuple) and name[1] in side.meaningless:
                         return f"`{name[1]}` has no meaning", False
         return None
+
+    def _missing(self, *terms: Term) -> str | None:
+        """A fact with which one of these would be another term."""
+        context = self._target.context
+        moves = (move(context, term) for term in terms)
+        reasons = (found.missing(context.known) for found in moves if found is not None)
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 def _is_open(format: str) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import log2
 
 from fusiondsl.proof import attrs
-from fusiondsl.proof.formats import Formats
+from fusiondsl.proof.moves import Cut, move
 from fusiondsl.proof.size import Size
-from fusiondsl.proof.terms import REAL, Pool, Term, shape_of, subterms
+from fusiondsl.proof.terms import REAL, Term, shape_of, subterms
+from fusiondsl.proof.values import Context
 
 KINDS = ("round", "assoc", "recip", "neg_zero")
 """The differences that rewriting can explain; the others only a declaration can name."""
@@ -32,9 +33,11 @@ LOG2_E = attrs.of_float(attrs.as_f32(log2(2.718281828459045)))
 class Normaliser:
     """Normal forms up to the differences in `kinds`."""
 
-    def __init__(self, pool: Pool, formats: Formats, kinds: frozenset[str] = frozenset()) -> None:
-        self.pool = pool
-        self.formats = formats
+    def __init__(self, context: Context, kinds: frozenset[str] = frozenset()) -> None:
+        self.context = context
+        self.pool = context.pool
+        self.formats = context.formats
+        self.known = context.known
         self.kinds = kinds
         self._known: dict[Term, Term] = {}
         self._rules = {
@@ -57,7 +60,7 @@ class Normaliser:
     def _bits(self, node: Term) -> Term:
         """What reads single bits sees every difference."""
         if self._exact is None:
-            self._exact = Normaliser(self.pool, self.formats) if self.kinds else self
+            self._exact = Normaliser(self.context) if self.kinds else self
         if self._exact is self:
             args = tuple(self._known[arg] for arg in node.args)
         else:
@@ -415,6 +418,19 @@ def _view_of_view(n: Normaliser, t: Term) -> Term | None:
     return n.step(n.pool.make("view", inner.args, (), t.format, t.shape))
 
 
+def _permitted(n: Normaliser, t: Term) -> Term | None:
+    """What moves where a condition says so."""
+    found = move(n.context, t)
+    if found is None or found.missing(n.known) is not None:
+        return None
+    if isinstance(found, Cut):
+        return found.inner
+    call = found.call
+    x, *others = call.args
+    viewed = n.step(n.pool.make("view", (x,), (), x.format, found.shape))
+    return n.step(n.pool.make("call", (viewed, *others), call.attrs, call.format, t.shape))
+
+
 def _rounded_perhaps(n: Normaliser, t: Term) -> Term | None:
     return t.args[0]
 
@@ -425,7 +441,10 @@ class Rewrite:
     cost: str | None = None
 
 
-_MOVES = [Rewrite(_moved_full), Rewrite(_moved_inside), Rewrite(_moved_into_both)]
+_MOVES = [
+    *(Rewrite(_moved_full), Rewrite(_moved_inside), Rewrite(_moved_into_both)),
+    Rewrite(_permitted),
+]
 
 RULES: dict[str, list[Rewrite]] = {
     "cast": [

@@ -49,9 +49,7 @@ class Prover:
         key = self._key(generic)
         known = self._generic.get(key)
         if known is None:
-            known = self._generic[key] = self._compared(generic)
-            if generic is rule:
-                return known
+            known = self._generic[key] = self._compared(generic, sizes=False)
         return known if _is_fine(known, rule) else self._compared(rule)
 
     def _key(self, rule: Rule) -> Hashable:
@@ -64,8 +62,9 @@ class Prover:
             tuple((name, t.dtype) for name, t in rule.types if isinstance(t, TensorType)),
         )
 
-    def _compared(self, rule: Rule) -> Verdict:
-        verdict = _verdict(self._sides(rule, self._context()))
+    def _compared(self, rule: Rule, *, sizes: bool = True) -> Verdict:
+        """Without `sizes` no condition on them is used, so that many rules are one."""
+        verdict = _verdict(self._sides(rule, self._context(), sizes=sizes))
         declared = (*self._of_targets(rule), *self._of_forms(rule))
         kinds = [kind for output in verdict.outputs for kind in output.differences]
         differences = listed([*kinds, *(d.kind for d in declared)])
@@ -108,10 +107,11 @@ class Prover:
     def _context(self) -> Context:
         return Context(self.program.ops, self.program.dtype_sets)
 
-    def _sides(self, rule: Rule, context: Context) -> Sides | Cause:
+    def _sides(self, rule: Rule, context: Context, *, sizes: bool = True) -> Sides | Cause:
         source, target = Side(context), Side(context)
         try:
-            inputs = Scope.of_inputs(rule.params, context, self._facts_of(rule, context))
+            facts = self._facts_of(rule, context, sizes=sizes)
+            inputs = Scope.of_inputs(rule.params, context, facts)
             matched, written = inputs.copy(), inputs.copy()
             source.top(rule.match, matched)
             for name in rule.kept:
@@ -122,10 +122,10 @@ class Prover:
             return Cause(str(reason))
         return Sides(tuple(pairs), Comparison(context), source, target)
 
-    def _facts_of(self, rule: Rule, context: Context) -> Facts:
+    def _facts_of(self, rule: Rule, context: Context, *, sizes: bool = True) -> Facts:
         """What holds at every site: the rule's conditions, and those of the ops it writes."""
         facts = Facts(context, rule.params)
-        facts.learn(rule.where)
+        facts.learn(rule.where, sizes=sizes)
         for call in rule.replace:
             decl = self.program.ops.get(call.op)
             if decl is not None:

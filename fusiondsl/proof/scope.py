@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fusiondsl.analysis.exprs import conjuncts
+from fusiondsl.analysis.exprs import conjuncts, walk
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.dims.expr import Binary, Call, DType, Expr, Literal, Name, Sequence, Spread, Unary
 from fusiondsl.dims.names import names as names_in
@@ -13,9 +13,11 @@ from fusiondsl.ir.program import Condition, Const, ListOf, OpDecl, Param, Scalar
 from fusiondsl.proof import attrs
 from fusiondsl.proof.attrs import Attr
 from fusiondsl.proof.prims import Argument
-from fusiondsl.proof.size import Size, opaque, product, solve
+from fusiondsl.proof.size import ONE, Size, opaque, product, solve
 from fusiondsl.proof.terms import Shape
 from fusiondsl.proof.values import Context, Unprovable, Value
+
+_WHOLE = ScalarType("int")
 
 
 @dataclass
@@ -42,16 +44,24 @@ class Scope:
             attr = scope.attr(value)
             if attr[0] == "int":
                 scope.sizes[name] = attr[1]
-        for param in params:
-            if isinstance(param.type, ScalarType):
-                whole = param.type == ScalarType("int")
-                unknown: Attr = ("int", Size.symbol(param.name)) if whole else ("name", param.name)
-                pinned = facts.pinned.get(param.name)
-                scope.values[param.name] = unknown if pinned is None else scope.attr(pinned)
+        scope._scalars(params, facts.pinned)
+        facts.learn_sizes(scope)
+        if context.known:
+            scope._scalars(params, facts.pinned)
         for param in params:
             if isinstance(param.type, TensorType):
                 scope._input(param.name, param.type)
         return scope
+
+    def _scalars(self, params: tuple[Param, ...], pinned: Mapping[str, Expr]) -> None:
+        for param in params:
+            if isinstance(param.type, ScalarType):
+                value = pinned.get(param.name)
+                unknown = self._unknown(param.name, whole=param.type == _WHOLE)
+                self.values[param.name] = unknown if value is None else self.attr(value)
+
+    def _unknown(self, name: str, *, whole: bool) -> Attr:
+        return ("int", self.context.known.of(Size.symbol(name))) if whole else ("name", name)
 
     def _input(self, name: str, kind: TensorType) -> None:
         dtype = self.context.formats.of(self._input_dtype(name, kind.dtype))
@@ -217,7 +227,7 @@ class Scope:
             return ("name", name)
         if not self.open:
             raise Unprovable(f"`{name}` is not known")
-        return ("int", Size.symbol(name))
+        return self._unknown(name, whole=True)
 
     def _arithmetic(self, op: str, left: Attr, right: Attr) -> Attr:
         a, b = (x[1] if x[0] == "int" else None for x in (left, right))
@@ -227,10 +237,13 @@ class Scope:
             return ("int", {"+": a.__add__, "-": a.__sub__, "*": a.__mul__}[op](b))
         if op == "/":
             quotient = a.over(b)
-            return ("int", opaque("/", (a, b)) if quotient is None else quotient)
+            return self._function("/", (a, b)) if quotient is None else ("int", quotient)
         if op in ("//", "%"):
-            return ("int", opaque(op, (a, b)))
+            return self._function(op, (a, b))
         return ("expr", op, left, right)
+
+    def _function(self, name: str, args: Iterable[Size]) -> Attr:
+        return ("int", self.context.known.of(opaque(name, args)))
 
     def _called(self, expr: Call) -> Attr:
         if expr.func == "product":
@@ -238,7 +251,7 @@ class Scope:
         args = [self.attr(arg) for arg in expr.args]
         sizes = [a[1] for a in args if a[0] == "int"]
         if len(sizes) == len(args):
-            return ("int", opaque(expr.func, sizes))
+            return self._function(expr.func, sizes)
         return ("expr", expr.func, *args)
 
     # --- conditions ----------------------------------------------------------------------------
@@ -317,17 +330,52 @@ class Facts:
         self._dtypes.update({n: n for n, kind in self._scalars.items() if kind == "dtype"})
         self.pinned: dict[str, Expr] = {}
         """Scalars and sizes with one value: `eps == 1e-6`, `group == env.tp_group`."""
+        self._compared: list[Binary] = []
 
-    def learn(self, conditions: tuple[Condition, ...]) -> None:
+    def learn(self, conditions: tuple[Condition, ...], *, sizes: bool = True) -> None:
         self.learn_dtypes(conditions, self._dtypes)
         for part in (part for c in conditions for part in conjuncts(c.expr)):
             if isinstance(part, Binary) and part.op == "==" and isinstance(part.left, Name):
                 self._pin(part.left.id, part.right)
+            if sizes and isinstance(part, Binary) and part.op in _COMPARISONS:
+                self._compared.append(part)
 
     def learn_dtypes(self, conditions: tuple[Condition, ...], names: Mapping[str, str]) -> None:
         """The same from the conditions of another op, whose dtypes `names` translates."""
         for part in (part for c in conditions for part in conjuncts(c.expr)):
             self._context.formats.learn(part, names, self._context.dtype_sets)
+
+    def learn_sizes(self, scope: Scope) -> None:
+        """What comparisons of whole numbers say, as `scope` reads them; equal names come first."""
+        known = self._context.known
+        for part in sorted(self._compared, key=_has_functions):
+            left, right = (self._whole(side, scope) for side in (part.left, part.right))
+            if left is None or right is None:
+                continue
+            if part.op == "==":
+                known.assume_equal(left, right)
+                self._learn_divisor(part, right, scope)
+            else:
+                known.assume_natural(_COMPARISONS[part.op](left, right))
+
+    def _learn_divisor(self, part: Binary, rest: Size, scope: Scope) -> None:
+        if not isinstance(part.left, Binary) or part.left.op != "%" or rest.value != 0:
+            return
+        size, divisor = (self._whole(side, scope) for side in (part.left.left, part.left.right))
+        if size is not None and divisor is not None:
+            self._context.known.assume_divides(divisor, size)
+
+    def _whole(self, expr: Expr, scope: Scope) -> Size | None:
+        """`expr` where it is surely a whole number."""
+        if any(n in self._dtypes or self._scalars.get(n, "int") != "int" for n in names_in(expr)):
+            return None
+        if any(isinstance(e, Call) and e.func not in _OF_WHOLE_NUMBERS for e in walk(expr)):
+            return None
+        try:
+            attr = scope.attr(expr)
+        except Unprovable:
+            return None
+        return attr[1] if attr[0] == "int" else None
 
     def _pin(self, name: str, value: Expr) -> None:
         if name in self._dtypes:
@@ -336,6 +384,26 @@ class Facts:
         number = isinstance(value, Literal) and value.value is not None
         if fact or (number and (name in self._scalars or _is_whole(value))):
             self.pinned.setdefault(name, value)
+
+
+_COMPARISONS: dict[str, Callable[[Size, Size], Size]] = {
+    "==": lambda a, b: a - b,
+    ">=": lambda a, b: a - b,
+    ">": lambda a, b: a - b - ONE,
+    "<=": lambda a, b: b - a,
+    "<": lambda a, b: b - a - ONE,
+}
+"""Each comparison of whole numbers as what is then not negative."""
+
+
+_OF_WHOLE_NUMBERS = frozenset(("ceil_div", "round_up", "max", "min", "product"))
+
+
+def _has_functions(part: Binary) -> bool:
+    """Their arguments should be as all equalities of names make them."""
+    parts = list(walk(part))
+    calls = any(isinstance(e, Call) for e in parts)
+    return calls or any(isinstance(e, Binary) and e.op in ("//", "%") for e in parts)
 
 
 def _is_whole(expr: Expr) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.ir.program import OpDecl
 from fusiondsl.proof.formats import Formats
+from fusiondsl.proof.known import Known
 from fusiondsl.proof.terms import Pool, Term
 
 
@@ -54,3 +55,4 @@ class Context:
     dtype_sets: Mapping[str, tuple[str, ...]]
     formats: Formats = field(default_factory=Formats)
     pool: Pool = field(default_factory=Pool)
+    known: Known = field(default_factory=Known)

@@ -9,7 +9,20 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 LEAVES = ("x", "y", "w.to(f32)", "2.5", "1")
-UNARY = ("neg", "square", "abs", "sigmoid", "silu", "exp", "half", "wide", "mean", "maybe", "root")
+UNARY = (
+    "neg",
+    "square",
+    "abs",
+    "sigmoid",
+    "silu",
+    "exp",
+    "half",
+    "wide",
+    "mean",
+    "maybe",
+    "root",
+    "cut",
+)
 BINARY = ("add", "sub", "mul", "div", "maximum")
 
 
@@ -80,6 +93,12 @@ _SPELLINGS: dict[str, Callable[..., list[str]]] = {
     ),
     "maybe": _unary("(x + A)", "(x + A)", "round?(x + A)"),
     "root": _unary("rsqrt(square(y + A) + 1.0)", "1.0 / (square(A + y) + 1.0) ** 0.5"),
+    "cut": _unary(
+        "(x + A)",
+        "pad(x + A, 1, 2, 0.0)[.., 1:5]",
+        "pad(x + A, 0, 3, 1.0)[.., :4]",
+        "pad(x + A, 1, 2, 0.0)[.., 0:4]",
+    ),
     "add": _binary("A + B", "B + A", "A - (0.0 - B)", "A + B + 0.0", "A + (B - 0.0)"),
     "sub": _binary("x * A - y * B", "x * A + -(y * B)", "-(B * y) + x * A", "-(y * B - x * A)"),
     "mul": _binary("(x * A) * B", "B * (A * x)", "x * (A * B)", "(x * (A)) * (B * 1.0)"),

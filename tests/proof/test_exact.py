@@ -137,6 +137,8 @@ def test_the_property_says_something() -> None:
         ("round?(x + y)", "x + y", "up to {round}"),
         ("round?(x + y)", "round?(x + y)", "up to {round}"),
         ("exp(x[.., :4])", "exp(x)[.., :4]", "exact"),
+        ("pad(x, 1, 2, 0.0)[.., 1:5]", "x", "exact"),
+        ("pad(x, 1, 2, 0.0)[.., 1:5]", "pad(x, 0, 1, 3.0)[.., :4]", "exact"),
         ("cat([x, y], -1)[.., 2:6]", "cat([x, y], -1)[.., 1:7][.., 1:5]", "exact"),
     ],
 )
