@@ -169,7 +169,7 @@ class Prover:
         for variable, members in allowed.items():
             if members is not None:
                 context.formats.assume_in(variable, members)
-        facts.learn((*decl.where, *form.where))
+        facts.learn(form.where)
         inputs = Scope.of_inputs(decl.call_params, context, facts)
         for name, const in form.fixed:
             inputs.values[name] = inputs.constant(const.value)
