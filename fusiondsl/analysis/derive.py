@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions
@@ -18,12 +20,28 @@ from fusiondsl.analysis.values import TensorValue
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, Label
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.evaluate import truth
-from fusiondsl.dims.expr import Binary, Call, Expr, Keyword, Literal, Name, Spread, Unary
+from fusiondsl.dims.expr import Binary, Call, Expr, Keyword, Literal, Method, Name, Spread, Unary
 from fusiondsl.dims.names import names
 from fusiondsl.dims.truth import Truth
 from fusiondsl.ir.program import Call as CallStep
 from fusiondsl.ir.program import Condition, OpDecl, Param
 from fusiondsl.syntax import ast
+
+_CASTS = frozenset(("to", "float"))
+
+MOST_CASES = 8
+"""More combinations of dtypes are not tried one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A target as the rule sees it."""
+
+    target: ast.Op
+    params: tuple[ast.Param, ...]
+    means: tuple[ast.Assign, ...]
+    rows: Mapping[str, str]
+    """Leading dimensions under other names."""
 
 
 class Derivation:
@@ -56,11 +74,49 @@ class Derivation:
             trial = Diagnostics()
             rows = _rows(candidate, means)
             named = tuple(replace(p, type=self._type(p.type, rows)) for p in candidate)
-            derived = self._attempt(target, named, _renamed(means, rows), rows, trial)
+            reading = _Reading(target, named, _renamed(means, rows), rows)
+            derived = self._attempt(reading, {}, trial)
+            if derived is not None:
+                derived = self._by_dtype(reading, derived)
             if not trial.has_errors:
                 break
         self.diagnostics.extend(trial)
         return derived
+
+    def _by_dtype(self, reading: _Reading, general: ast.Rule) -> ast.Rule:
+        """The rule that each dtype by itself gives, where in that one casts are gone."""
+        if not self._leaves_casts(general):
+            return general
+        found: list[ast.Rule] = []
+        for dtypes in self._cases(reading):
+            rule = self._attempt(reading, dtypes, Diagnostics())
+            if rule is None or (found and _source(rule) != _source(found[0])):
+                return general
+            found.append(rule)
+        shorter = bool(found) and _length(found[0]) < _length(general)
+        return found[0] if shorter else general
+
+    def _leaves_casts(self, rule: ast.Rule) -> bool:
+        """Does the source have ops and casts, and nothing else?"""
+        parts = [part for node in _assigns(rule) for part in walk(node.value)]
+        others = [part for part in parts if not isinstance(part, (Name, Literal))]
+        casts = [part for part in others if isinstance(part, Method) and part.name in _CASTS]
+        ops = [part for part in others if isinstance(part, Call) and part.func in self.ops]
+        return bool(casts) and len(casts) + len(ops) == len(others)
+
+    def _cases(self, reading: _Reading) -> list[dict[str, str]]:
+        """The dtypes that the conditions leave, one for each variable."""
+        scope = self.new_scope(Diagnostics())
+        Signature(scope).params(reading.params)
+        dtypes = DTypes(scope.dtype_set)
+        facts.assume(self._conditions(reading), scope, dtypes)
+        kinds = [p.type for p in reading.params if isinstance(p.type, ast.TensorType)]
+        variables = sorted({dtypes.of(kind.dtype.name) for kind in kinds})
+        allowed = {v: dtypes.allowed(v) for v in variables if scope.dtype_set(v) is None}
+        several = {v: sorted(a) for v, a in allowed.items() if a is not None and len(a) > 1}
+        if not several or prod(map(len, several.values())) > MOST_CASES:
+            return []
+        return [dict(zip(several, dtypes, strict=True)) for dtypes in product(*several.values())]
 
     # --- the target ----------------------------------------------------------------------------
 
@@ -230,18 +286,17 @@ class Derivation:
     # --- the rule ------------------------------------------------------------------------------
 
     def _attempt(
-        self,
-        target: ast.Op,
-        params: tuple[ast.Param, ...],
-        means: tuple[ast.Assign, ...],
-        rows: Mapping[str, str],
-        diagnostics: Diagnostics,
+        self, reading: _Reading, assumed: Mapping[str, str], diagnostics: Diagnostics
     ) -> ast.Rule | None:
+        """The rule, where dtype variables are what is `assumed`."""
+        target, params, means = reading.target, reading.params, reading.means
         scope = self.new_scope(diagnostics)
         Signature(scope).params(params)
         dtypes = DTypes(scope.dtype_set)
-        known = self._conditions(target, params, rows)
+        known = self._conditions(reading)
         facts.assume(known, scope, dtypes)
+        for name, dtype in assumed.items():
+            dtypes.assume_in(name, frozenset({dtype}))
         recorder = Recorder(scope, dtypes, self.ops)
         recorder.statements(means)
         if diagnostics.has_errors:
@@ -276,17 +331,16 @@ class Derivation:
             and visible.find(visible.definitions.ops, name) is not None
         ]
 
-    def _conditions(
-        self, target: ast.Op, params: tuple[ast.Param, ...], rows: Mapping[str, str]
-    ) -> tuple[Condition, ...]:
+    def _conditions(self, reading: _Reading) -> tuple[Condition, ...]:
         """What holds wherever the rule fires: its `where` and that of the target."""
         quiet = self.new_scope(Diagnostics())
-        Signature(quiet).params(params)
+        Signature(quiet).params(reading.params)
         for let in self.fuse.lets:
             value = let_value(ExprChecker(quiet), let.value, let.span)
             if value is not None:
                 quiet.lets[let.name.name] = value
-        required = tuple(replace(c, expr=_called(c.expr, rows)) for c in target.where)
+        rows = reading.rows
+        required = tuple(replace(c, expr=_called(c.expr, rows)) for c in reading.target.where)
         return conditions(self._where((*self.fuse.where, *required)), quiet)
 
     def _where(self, written: Iterable[ast.Condition]) -> tuple[ast.Condition, ...]:
@@ -424,9 +478,14 @@ ROWS = "tokens"
 
 
 def _rows(params: tuple[ast.Param, ...], means: tuple[ast.Assign, ...]) -> Mapping[str, str]:
-    """The one `name..` of the parameters, to be called `tokens`."""
-    dims = [d for p in params if isinstance(p.type, ast.TensorType) for d in p.type.dims]
+    """The one `name..` that other dimensions follow, or the only one, to be called `tokens`."""
+    kinds = [p.type for p in params if isinstance(p.type, ast.TensorType)]
+    dims = [dim for kind in kinds for dim in kind.dims]
     spreads = {dim.name for dim in dims if isinstance(dim, Spread)}
+    leading = {
+        d.name for kind in kinds for d in kind.dims[:1] if isinstance(d, Spread) and kind.dims[1:]
+    }
+    spreads = leading or spreads
     taken = {name for dim in dims for name in names(dim)} | {p.name.name for p in params}
     taken |= {target.name.name for statement in means for target in statement.targets}
     return {spreads.pop(): ROWS} if len(spreads) == 1 and ROWS not in taken else {}
@@ -449,6 +508,19 @@ def _called(expr: Expr, rows: Mapping[str, str]) -> Expr:
                 return None
 
     return rewrite(expr, change) if rows else expr
+
+
+def _source(rule: ast.Rule) -> list[tuple[list[str], Expr]]:
+    """What `match` says, wherever it comes from."""
+    return [([t.name.name for t in node.targets], node.value) for node in _assigns(rule)]
+
+
+def _length(rule: ast.Rule) -> int:
+    return sum(len(list(walk(node.value))) for node in _assigns(rule))
+
+
+def _assigns(rule: ast.Rule) -> Iterator[ast.Assign]:
+    yield from (node for node in rule.match if isinstance(node, ast.Assign))
 
 
 def with_origin(found: Iterable[Diagnostic], fuse: ast.Fuse) -> Iterator[Diagnostic]:

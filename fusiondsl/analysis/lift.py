@@ -241,9 +241,23 @@ class _Matcher:
 
     def _param(self, name: str, actual: Operand, state: _State) -> Iterator[_State]:
         if name not in state.operands:
+            yield from self._behind_plain_cast(name, actual, state)
             yield replace(state, operands={**state.operands, name: actual})
         elif state.operands[name] == actual:
             yield state
+
+    def _behind_plain_cast(self, name: str, actual: Operand, state: _State) -> Iterator[_State]:
+        """The operand of a cast of the body that does nothing."""
+        made = self.body.made_by.get(actual.name) if isinstance(actual, Ref) else None
+        step = None if made is None else self.body.steps[made[0]]
+        if made is None or step is None or step.op != "prim.cast":
+            return
+        (source, dtype) = step.args
+        if not isinstance(source, Ref) or not isinstance(dtype, Const):
+            return
+        if isinstance(dtype.value, DType) and self._may_be_plain(source.name, dtype):
+            operands = {**state.operands, name: source}
+            yield replace(state, operands=operands, covered=state.covered | {made[0]})
 
     def _made(self, name: str, actual: Ref, state: _State) -> Iterator[_State]:
         index, position = self.made_by[name]
@@ -321,10 +335,14 @@ class _Matcher:
             yield state
             return
         if roots[0] not in state.values:
-            for value in self.body.made_by:
-                for found in self.value(roots[0], Ref(value), state):
-                    if found.operands == state.operands:
-                        yield from self.others(roots[1:], found)
+            ways = (
+                found
+                for value in self.body.made_by
+                for found in self.value(roots[0], Ref(value), state)
+                if found.operands == state.operands
+            )
+            for found in sorted(ways, key=lambda way: -len(way.covered)):
+                yield from self.others(roots[1:], found)
         yield from self.others(roots[1:], state)
 
     # --- is it really that op? -------------------------------------------------------------------

@@ -62,6 +62,22 @@ def test_the_cast_of_a_weight_is_part_of_a_form_where_dtypes_say_so() -> None:
     assert called(only(NORMS + loose)) == ["prim.cast", "rms_norm"]
 
 
+def test_dtypes_one_by_one_where_each_gives_the_same() -> None:
+    """In f32 the cast of the weight does nothing, and in the others it is part of a form."""
+    every = NORM.replace("(bf16, f16)", "(bf16, f16, f32)")
+    assert only(NORMS + every).match == only(NORMS + NORM).match
+
+
+def test_dtypes_that_give_several_sources_give_that_of_all() -> None:
+    every = NORM.replace("(bf16, f16)", "(bf16, f16, f64)")
+    assert called(only(NORMS + every)) == ["prim.cast", "rms_norm"]
+
+
+def test_a_result_that_is_cast_to_its_own_dtype() -> None:
+    text = NORM.replace("(bf16, f16)", "(f32, )")
+    assert called(only(NORMS + text)) == ["rms_norm"]
+
+
 def test_a_scalar_that_stands_in_an_expression_only_is_not_said() -> None:
     with pytest.raises(FusionError) as caught:
         program(NORMS + NORM.replace("+ eps)", "+ 2.0 * eps)"))
