@@ -10,7 +10,7 @@ from fusiondsl import artifact, ir
 from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output, refuse_one_file_for_two
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
-from fusiondsl.target import Target
+from fusiondsl.target import Answer, Target
 
 if TYPE_CHECKING:
     from fusiondsl.cli.options import Subparsers
@@ -75,6 +75,7 @@ def _show(
         console.print(f"wrote {output} ({size:,} bytes)")
     console.add(
         target=rules.target.known(),
+        answers=[asdict(answer) for answer in rules.target.answers],
         rules=[asdict(row) for row in rows],
         output=args.output,
         python=args.python,
@@ -88,10 +89,16 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
 
 def describe(target: Target) -> str:
     """The target in a sentence."""
-    known = target.known()
-    if not known:
-        return "a target of which nothing is known"
-    return ", ".join(f"{name} = {_value(value)}" for name, value in known.items())
+    parts = [f"{name} = {_value(value)}" for name, value in target.known().items()]
+    parts += [f"{_question(answer)} = {_value(answer.value)}" for answer in target.answers]
+    return ", ".join(parts) or "a target of which nothing is known"
+
+
+def _question(answer: Answer) -> str:
+    if answer.args is None:
+        return answer.predicate
+    asked = (f"{name} = {_value(value)}" for name, value in answer.args.items())
+    return f"{answer.predicate}({', '.join(asked)})"
 
 
 def _value(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusiondsl import artifact, ir
 from fusiondsl.cli.options import console_of, target_of
@@ -21,13 +21,22 @@ class Rules:
 def load_rules(args: argparse.Namespace) -> Rules:
     """What PATHs and target options of the command line give; prints the warnings."""
     if not any(artifact.is_artifact(path) for path in args.paths):
-        return Rules(load_program(args), target_of(args) or Target())
+        return _compiled_now(args)
     if len(args.paths) > 1:
         _refuse("an artifact is given alone: it holds all its rules")
-    if target_of(args) is not None:
+    if target_of(args) is not None or args.answer:
         _refuse("an artifact is compiled for its target: compile the rules again for another one")
     loaded = artifact.load(args.paths[0])
     return Rules(loaded.program, loaded.target)
+
+
+def _compiled_now(args: argparse.Namespace) -> Rules:
+    program, target = load_program(args), target_of(args) or Target()
+    if not args.answer:
+        return Rules(program, target)
+    from fusiondsl.cli.answers import read_answers
+
+    return Rules(program, replace(target, answers=read_answers(args.answer, program)))
 
 
 def load_program(args: argparse.Namespace) -> ir.Program:

@@ -47,7 +47,7 @@ def add_parser(subparsers: Subparsers) -> None:
         choices=("extern", "axiom", "semantic", "target", "op"),
         help="list only these",
     )
-    parser.set_defaults(run=run, target=None, tp=None, tp_group=None, fact=[])
+    parser.set_defaults(run=run, target=None, tp=None, tp_group=None, fact=[], answer=[])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -59,10 +59,17 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="any other fact that conditions name, as env.aiter=true or model.hidden_size=4096",
     )
+    group.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        metavar="PREDICATE=VALUE",
+        help="to an extern predicate, as is_enabled=true or 'fits(l = \"layers.0\", n = 8)=true'",
+    )
 
 
 def target_of(args: argparse.Namespace) -> Target | None:
-    """The target the options give; None where they give nothing."""
+    """The target the options give, but for its answers; None where they give nothing."""
     if not (args.target or args.tp or args.tp_group or args.fact):
         return None
     return Target(args.target, args.tp, args.tp_group, dict(args.fact))

@@ -27,7 +27,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_paths(parser)
     parser.add_argument("--markdown", metavar="FILE", help="write the table to FILE")
-    parser.set_defaults(run=run, target=None, tp=None, tp_group=None, fact=[])
+    parser.set_defaults(run=run, target=None, tp=None, tp_group=None, fact=[], answer=[])
 
 
 def run(args: argparse.Namespace) -> int:

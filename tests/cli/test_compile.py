@@ -203,6 +203,7 @@ def test_json(run: Run) -> None:
         "version": 1,
         "diagnostics": [],
         "target": {"env.arch": "gfx950", "env.mx": True},
+        "answers": [],
         "rules": [
             {
                 "rule": "scale_add",

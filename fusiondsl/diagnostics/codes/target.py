@@ -30,4 +30,14 @@ CODES: dict[str, CodeInfo] = {
         "an installed kernel does not take what `impl` passes",
         "The torch op that an `impl` clause names has other arguments than the clause gives.",
     ),
+    "FD520": CodeInfo(
+        "an answer to a question that nobody asks",
+        "`--answer` names an `extern predicate` that the rule files do not declare.",
+    ),
+    "FD521": CodeInfo(
+        "an answer does not fit its question",
+        "An answer is `name = true` for any arguments, or `name(argument = value, ..) = true` with "
+        "a constant for each parameter of the predicate: a number, a text, a dtype, or the name of "
+        "a layer in quotes.",
+    ),
 }
