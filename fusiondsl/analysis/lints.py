@@ -9,6 +9,7 @@ from fusiondsl.analysis.contradiction import contradiction
 from fusiondsl.analysis.declare import Declared
 from fusiondsl.analysis.exprs import conjuncts, walk
 from fusiondsl.analysis.rules import Built
+from fusiondsl.decl.primitives import PRIMITIVES
 from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.dims.evaluate import truth
 from fusiondsl.dims.expr import Expr, Literal, Name
@@ -20,12 +21,15 @@ from fusiondsl.ir.program import (
     Branch,
     Call,
     Condition,
+    ListOf,
     OpDecl,
+    Operand,
     Ref,
     ScalarType,
     Step,
     TensorType,
 )
+from fusiondsl.ir.strata import PRIMITIVE
 from fusiondsl.target import Target
 
 Lint = Callable[[Built], None]
@@ -86,23 +90,49 @@ def dropped_attribute(built: Built) -> None:
             )
 
 
-def ignored_attribute(built: Built) -> None:
-    """`_` for an attribute says that it does not matter, but then nothing constrains it."""
+def ignored_argument(built: Built) -> None:
+    """`_` for an argument says that it does not matter, but then nothing constrains it."""
     for call in built.rule.match:
-        decl = built.signatures.get(call.op)
-        if decl is None:
+        if _stays_whole(built, call):
             continue
-        for param, arg in zip(decl.call_params, call.args, strict=True):
-            if isinstance(arg, Anything):
-                what = "attribute" if isinstance(param.type, ScalarType) else "input"
+        for (what, name), arg in zip(_parameters(built, call), call.args, strict=True):
+            if _is_open(arg):
                 built.diagnostics.error(
                     "FD308",
-                    f"the {what} `{param.name}` of `{decl.name}` is neither passed on nor "
-                    "constrained",
+                    f"the {what} `{name}` of `{call.op.removeprefix(PRIMITIVE)}` is neither passed "
+                    "on nor constrained",
                     call.span,
                     notes=["`_` fits every value, and the result does not depend on it"],
                     help="give it a name and use it, or write the value that the target assumes",
                 )
+
+
+def _parameters(built: Built, call: Call) -> list[tuple[str, str]]:
+    """What each argument of a call is, and its name."""
+    decl = built.signatures.get(call.op)
+    if decl is not None:
+        scalars = [isinstance(p.type, ScalarType) for p in decl.call_params]
+        names_of = [p.name for p in decl.call_params]
+    else:
+        primitive = PRIMITIVES[call.op.removeprefix(PRIMITIVE)]
+        names_of = list(primitive.params)
+        scalars = [position >= primitive.tensors for position in range(len(names_of))]
+    kinds = ("attribute" if scalar else "input" for scalar in scalars)
+    return list(zip(kinds, names_of, strict=True))
+
+
+def _is_open(arg: Operand) -> bool:
+    if isinstance(arg, ListOf):
+        return any(map(_is_open, arg.items))
+    return isinstance(arg, Anything)
+
+
+def _stays_whole(built: Built, call: Call) -> bool:
+    """Is the call still there, and read wherever the source read it?"""
+    results = {name for name in call.results if name is not None}
+    behind = {name for other in built.rule.match if other is not call for name in reads(other)}
+    read = {name for new in built.rule.replace for name in reads(new)}
+    return results <= set(built.rule.kept) and results & behind <= read
 
 
 def dropped_input(built: Built) -> None:
@@ -368,7 +398,7 @@ RULE_LINTS: tuple[Lint, ...] = (
     unbound_parameter,
     uninitialised_read,
     dropped_attribute,
-    ignored_attribute,
+    ignored_argument,
     dropped_input,
     mutated_with_reader,
     unused_result,

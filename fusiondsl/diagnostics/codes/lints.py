@@ -38,7 +38,8 @@ CODES: dict[str, CodeInfo] = {
     "FD308": CodeInfo(
         "an attribute of the source is lost",
         "A scale mode, an epsilon or a group size that the target never hears of changes results "
-        "silently. Pass it on, constrain it in `where`, or match one value of it.",
+        "silently. Pass it on, constrain it in `where`, or match one value of it. An argument "
+        "`_` matches every value, so it may stand only in a call that `replace` keeps.",
     ),
     "FD309": CodeInfo(
         "an input of the source is lost",
