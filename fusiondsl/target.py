@@ -32,6 +32,10 @@ ENV_FACTS: dict[str, Literal["int", "str", "bool"]] = {
 `model.hidden_size`: the widest of target and draft model, in elements; `model.itemsize` in bytes.
 """
 
+MODEL_SIZES: dict[str, str] = {"H": "model.hidden_size"}
+MODEL_DTYPE = "D"
+"""What a rule calls, in bounds on `tokens`, the sizes and the dtype that are facts of the model."""
+
 _MX_ARCHS = frozenset({"gfx950", "gfx1250"})
 
 

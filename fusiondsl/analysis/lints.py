@@ -11,8 +11,10 @@ from fusiondsl.analysis.exprs import conjuncts, walk
 from fusiondsl.analysis.rules import Built
 from fusiondsl.decl.primitives import PRIMITIVES
 from fusiondsl.diagnostics.diagnostic import Label
+from fusiondsl.dims.dim import Dim
 from fusiondsl.dims.evaluate import truth
-from fusiondsl.dims.expr import Expr, Literal, Name
+from fusiondsl.dims.expr import Binary, Expr, Literal, Name
+from fusiondsl.dims.expr import Call as CallExpr
 from fusiondsl.dims.names import names
 from fusiondsl.dims.truth import Truth
 from fusiondsl.dims.values import Value
@@ -30,7 +32,11 @@ from fusiondsl.ir.program import (
     TensorType,
 )
 from fusiondsl.ir.strata import PRIMITIVE
-from fusiondsl.target import Target
+from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES, Target
+
+TOKENS = "tokens"
+
+_BOUNDS = frozenset(("<", "<=", ">", ">="))
 
 Lint = Callable[[Built], None]
 
@@ -335,6 +341,57 @@ def _possible(conditions: list[Expr], arch: str) -> bool:
     return all(truth(expr, scope).truth is not Truth.FALSE for expr in conditions)
 
 
+def open_token_bound(built: Built) -> None:
+    """A bound that is a number for a target splits the range of token counts; others cannot."""
+    for condition in built.rule.where:
+        for part in walk(condition.expr):
+            found = _open_bound(built, part) if TOKENS in names(part) else None
+            if found is not None:
+                message, help = found
+                built.diagnostics.warning(
+                    "FD321",
+                    message,
+                    condition.span,
+                    notes=["so no range of token counts is split there"],
+                    help=help,
+                )
+
+
+def _open_bound(built: Built, part: Expr) -> tuple[str, str] | None:
+    """What keeps a condition on `tokens` from being a number for a target, and what helps."""
+    if isinstance(part, CallExpr) and part.func in built.scope.visible.definitions.predicates:
+        message = f"`{part.func}` is asked about one number of `{TOKENS}`, never about a range"
+        return message, "ask about sizes and layers, and bound `tokens` by a comparison"
+    if not isinstance(part, Binary) or part.op not in _BOUNDS:
+        return None
+    unknown = [f"`{name}`" for name in sorted(names(part)) if not _is_given(built, name)]
+    if unknown:
+        message = (
+            f"the bound on `{TOKENS}` depends on {' and '.join(unknown)}, which only a graph says"
+        )
+        return message, "use `H`, `itemsize(D)`, constants and facts such as `model.hidden_size`"
+    if _is_linear(built, part):
+        return None
+    return f"the bound on `{TOKENS}` is not linear in it", "write `tokens * ... <= ...`"
+
+
+def _is_given(built: Built, name: str) -> bool:
+    """Is it known for a target, before there is a graph?"""
+    if name == TOKENS or name in MODEL_SIZES or "." in name:
+        return True
+    return name == MODEL_DTYPE if name in built.scope.dtype_vars else built.scope.is_dtype(name)
+
+
+def _is_linear(built: Built, part: Binary) -> bool:
+    left, right = (built.scope.sizes.of(side) for side in (part.left, part.right))
+    if left is None or right is None:
+        return False
+    difference = left - right
+    rest = difference.substitute({TOKENS: 0})
+    factor = difference.substitute({TOKENS: 1}) - rest
+    return difference == Dim.symbol(TOKENS) * factor + rest
+
+
 # --- ops ---------------------------------------------------------------------------------------
 
 
@@ -406,6 +463,7 @@ RULE_LINTS: tuple[Lint, ...] = (
     disconnected,
     nowhere_available,
     nothing_fits,
+    open_token_bound,
 )
 
 OP_LINTS: tuple[Callable[[Declared, OpDecl], None], ...] = (unused_parameter, meaningless)

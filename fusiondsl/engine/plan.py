@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fusiondsl import ir
-from fusiondsl.dims import NO_FACTS, Dim, evaluate, names, render
+from fusiondsl.dims import BUILTINS, NO_FACTS, Dim, Facts, Value, evaluate, names, render
 from fusiondsl.dims.expr import Binary, Expr
 from fusiondsl.engine.compile import Compiled, CompiledRule, PlanRow
 from fusiondsl.proof import Prover
+from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES
+
+_MODEL = "the dtype of the model"
 
 
 def plan_rows(compiled: Compiled) -> list[PlanRow]:
@@ -52,13 +57,17 @@ def _closed(expr: Expr, compiled: Compiled) -> str | None:
     """`tokens * H * itemsize(D) <= limit` as a token count, with the model's widths."""
     if not isinstance(expr, Binary) or expr.op not in ("<=", "<"):
         return None
-    hidden = compiled.constants.get("model.hidden_size")
+    sizes = {name: compiled.constants.get(fact) for name, fact in MODEL_SIZES.items()}
     itemsize = compiled.constants.get("model.itemsize")
-    if not isinstance(hidden, int) or not isinstance(itemsize, int):
+    if not isinstance(itemsize, int) or None in sizes.values():
         return None
-    functions = dict(compiled.functions)
-    functions["itemsize"] = lambda args, facts: Dim.const(itemsize)
-    scope = {**compiled.constants, "tokens": Dim.symbol("tokens"), "H": hidden, "D": "model"}
+
+    def itemsize_of(args: Sequence[Value], facts: Facts) -> Value:
+        own = list(args) == [_MODEL]
+        return Dim.const(itemsize) if own else BUILTINS["itemsize"](args, facts)
+
+    functions = {**compiled.functions, "itemsize": itemsize_of}
+    scope = {**compiled.constants, **sizes, "tokens": Dim.symbol("tokens"), MODEL_DTYPE: _MODEL}
     left = evaluate(expr.left, scope, NO_FACTS, functions)
     right = evaluate(expr.right, scope, NO_FACTS, functions)
     if not isinstance(left, Dim) or not isinstance(right, Dim):

@@ -51,6 +51,14 @@ def test_model_facts_close_the_token_range(run: Run) -> None:
     )
 
 
+def test_only_the_dtype_of_the_model_has_its_size(run: Run, place: Path) -> None:
+    text = (place / "pack.fuse").read_text().replace("itemsize(D)", "itemsize(f32)")
+    (place / "wide.fuse").write_text(text)
+    facts = ("--fact", "model.hidden_size=64", "--fact", "model.itemsize=2")
+    done = run("compile", "wide.fuse", "--target", "gfx950", *facts)
+    assert "    0  scale_add  yes       tokens <= 256  exact\n" in done.out
+
+
 def test_the_artifact(run: Run, place: Path) -> None:
     words = ("--target", "gfx950", "--tp", "2", "--tp-group", "tp:0", "--fact", "env.aiter=true")
     done = run("compile", "pack.fuse", "-o", "pack.fused", *words)

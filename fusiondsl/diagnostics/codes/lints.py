@@ -97,4 +97,12 @@ CODES: dict[str, CodeInfo] = {
         "The body of a form computes something else than the meaning of its op, or differs by "
         "more than its `differs` names.",
     ),
+    "FD321": CodeInfo(
+        "a bound on tokens that no target closes",
+        "A graph is compiled for a range of token counts. Where the bound of a rule is a number "
+        "for a target, the range can be split there, and the rule fires in one part of it. That "
+        "takes a bound that is linear in `tokens` and otherwise over constants, tables, facts, `H` "
+        "(the hidden size of the model) and `itemsize(D)`. Any other bound is decided site by "
+        "site, and a range that it divides is left alone.",
+    ),
 }
