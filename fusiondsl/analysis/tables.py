@@ -37,10 +37,15 @@ def _build(table: ast.Table, scope: Scope) -> Table:
 
 
 def _key(key: Expr, scope: Scope) -> Expr:
-    """A bare word that is no dtype and no `let` is a string: architectures read better so."""
+    """A bare word that means nothing else is a string: architectures read better so."""
     if isinstance(key, Wildcard):
         return key
-    if isinstance(key, Name) and not scope.is_dtype(key.id) and scope.let(key.id) is None:
+    if isinstance(key, Name) and not _means_something(key.id, scope):
         return Literal(key.id, span=key.span)
     checked, _ = ExprChecker(scope).check(key)
     return checked
+
+
+def _means_something(name: str, scope: Scope) -> bool:
+    known = scope.is_dtype(name) or scope.dtype_set(name) is not None
+    return known or scope.let(name) is not None
