@@ -24,7 +24,7 @@ from fusiondsl.ir.program import (
     Unrounded,
 )
 from fusiondsl.ops import primitives, references
-from fusiondsl.ops.binding import bind, default_of, dtype_of
+from fusiondsl.ops.binding import bind, check_conditions, default_of, dtype_of
 from fusiondsl.ops.context import Context
 from fusiondsl.ops.errors import MissingKernelError
 from fusiondsl.ops.fake import device_of, taken
@@ -52,13 +52,17 @@ def values(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict
 
 
 def call(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict[str, Value | None]:
-    """As `run`, over values that carry their unrounded form."""
+    """As `run`, over values that carry their unrounded form.
+
+    An op refuses what its `where` refuses, also inside the meaning of another.
+    """
     if decl.axiom:
         return _axiom(decl, context, arguments)
     if decl.means is None:
         return _existing(decl, arguments)
     # The meaning reads nothing but the values passed, so a caller may pass unrounded ones.
     body = _Body(decl, context, arguments)
+    check_conditions(decl, body.scope)
     body.steps(decl.means)
     return body.outputs()
 
@@ -76,8 +80,10 @@ def _axiom(decl: OpDecl, context: Context, arguments: Mapping[str, Any]) -> dict
     function = references.find(decl.name)
     if function is None:
         raise MissingKernelError(f"the axiom op `{decl.name}` has no reference implementation")
+    scope = _scope(decl, context, arguments)
+    check_conditions(decl, scope)
     passed = [_plain(arguments[p.name]) for p in decl.call_params]
-    return _rounded(decl, _scope(decl, context, arguments), _named(decl, function(*passed)))
+    return _rounded(decl, scope, _named(decl, function(*passed)))
 
 
 def _existing(decl: OpDecl, arguments: Mapping[str, Any]) -> dict[str, Value | None]:

@@ -24,7 +24,9 @@ from fusiondsl.dims.expr import (
     Sequence,
     Spread,
     Unary,
+    Wildcard,
 )
+from fusiondsl.ir.program import Table
 from fusiondsl.ops.context import Context
 from fusiondsl.ops.dtypes import FP8_DTYPES, is_concrete, to_torch
 
@@ -32,7 +34,7 @@ Size: TypeAlias = int | torch.SymInt
 
 
 class Undecided(Exception):
-    """The expression needs something that is not known in a call (`env.tp_size`, a table)."""
+    """The expression needs something that is not known in a call (`env.tp_size`, a predicate)."""
 
 
 class NotWhole(Exception):
@@ -163,22 +165,49 @@ def _greatest(*args: Any) -> Any:
     return result
 
 
+def _is_pow2(size: Size) -> bool:
+    if not isinstance(size, int):
+        raise Undecided("is_pow2")
+    return size > 0 and size & (size - 1) == 0
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil_div": _ceil_div,
     "round_up": lambda a, b: _ceil_div(a, b) * b,
     "itemsize": _itemsize,
     "min": _least,
     "max": _greatest,
+    "is_pow2": _is_pow2,
 }
 
 
 def _call(expr: Call, scope: Scope) -> Any:
     if expr.func == "product":
         return product(sizes(expr.args, scope))
+    table = scope.context.tables.get(expr.func)
+    if table is not None:
+        return _row(table, expr.args, scope)
     function = _FUNCTIONS.get(expr.func)
     if function is None or expr.kwargs:
         raise Undecided(expr.func)
     return function(*(evaluate(arg, scope) for arg in expr.args))
+
+
+def _row(table: Table, args: tuple[Expr, ...], scope: Scope) -> Any:
+    """The value of the first row that fits."""
+    for row in table.rows:
+        keys = [(k, a) for k, a in zip(row.keys, args, strict=True) if not isinstance(k, Wildcard)]
+        fits = [_fits(evaluate(key, scope), evaluate(arg, scope)) for key, arg in keys]
+        if all(fits):
+            return evaluate(row.value, scope)
+        if False not in fits:
+            break
+    raise Undecided(table.name)
+
+
+def _fits(key: Any, value: Any) -> bool | None:
+    several = isinstance(key, tuple) and key is not FP8_DTYPES
+    return _contains(value, key) if several else _compare("==", value, key)
 
 
 # --- truth -------------------------------------------------------------------------------------
