@@ -1,7 +1,7 @@
 """Compiled rules as a file: versioned, deterministic, checksummed data that executes nothing.
 
 Line one is a header (format, version, layout, length and SHA-256 of the rest), line two the target,
-line three the checked program. Loading needs neither the parser nor the files the rules were
+what follows the checked program. Loading needs neither the parser nor the files the rules were
 written in, and nothing in it depends on a version of torch: forms are equations, not traces.
 """
 
@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
-from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, decode, encode, layout
+from fusiondsl.artifact.pack import json_line, pack
+from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, encode, layout
 from fusiondsl.artifact.sound import check_sound
+from fusiondsl.artifact.unpack import unpack
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Answer, Fact, Target
 
 FORMAT = "fusiondsl artifact"
-VERSION = 2
+VERSION = 3
 SUFFIX = ".fused"
 MAX_BYTES = 16 << 20
 """Of an artifact, which for the shipped rules has a hundredth of that."""
@@ -44,13 +46,13 @@ class Artifact:
     target: Target
     digest: str
     """SHA-256 of all that the file holds, positions of rules included."""
-    _entries: bytes = field(repr=False)
+    _packed: bytes = field(repr=False)
 
     @cached_property
     def program(self) -> ir.Program:
         """Raises `FusionError` where the data is no program, though its checksum is right."""
         with _damage_refused(self.name):
-            program = decode(json.loads(self._entries))
+            program = unpack(self._packed)
             if not isinstance(program, ir.Program):
                 raise Damaged("it holds no program")
             check_sound(program)
@@ -75,7 +77,7 @@ def dumps(program: ir.Program, target: Target) -> bytes:
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
     }
-    return _json(header) + b"\n" + body + b"\n"
+    return json_line(header) + body
 
 
 def identity(program: ir.Program, target: Target) -> bytes:
@@ -84,8 +86,7 @@ def identity(program: ir.Program, target: Target) -> bytes:
 
 
 def _body(program: ir.Program, target: Target, file_name: Callable[[str], str] | None) -> bytes:
-    entries: Any = encode(program, file_name)
-    return _json(_target_data(target)) + b"\n" + _json(entries)
+    return json_line(_target_data(target)) + pack(encode(program, file_name))
 
 
 def loads(data: bytes, name: str = "<artifact>") -> Artifact:
@@ -94,9 +95,9 @@ def loads(data: bytes, name: str = "<artifact>") -> Artifact:
         _refuse("FD641", f"`{name}` is larger than {MAX_BYTES >> 20} MiB, as no artifact is")
     head, _, body = data.partition(b"\n")
     digest = _checked_digest(head, body, name)
-    first, _, entries = body.partition(b"\n")
+    first, _, packed = body.partition(b"\n")
     with _damage_refused(name):
-        return Artifact(name, _target(json.loads(first)), digest, entries)
+        return Artifact(name, _target(json.loads(first)), digest, packed)
 
 
 @contextmanager
@@ -181,7 +182,6 @@ def _checked_digest(head: bytes, body: bytes, name: str) -> str:
         _refuse("FD641", f"`{name}` is not an artifact of fusiondsl")
     if (header.get("version"), header.get("layout")) != (VERSION, layout()):
         _refuse_version(header, name)
-    body = body.removesuffix(b"\n")
     if header.get("bytes") != len(body):
         expected = header.get("bytes")
         _refuse("FD642", f"`{name}` is damaged: {len(body)} bytes where {expected} were written")
@@ -227,11 +227,6 @@ def _shown(error: Exception) -> str:
 # --- content -----------------------------------------------------------------------------------
 
 
-def _json(data: Json) -> bytes:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.encode("utf-8", "surrogatepass")
-
-
 def file_namer(program: ir.Program) -> Callable[[str], str]:
     """Names rule files without what differs from machine to machine.
 
@@ -268,7 +263,7 @@ def _target_data(target: Target) -> Json:
         "tp_size": target.tp_size,
         "tp_group": target.tp_group,
         "facts": dict(sorted(target.facts.items())),
-        "answers": sorted(map(_answer_data, target.answers), key=_json),
+        "answers": sorted(map(_answer_data, target.answers), key=json_line),
     }
 
 

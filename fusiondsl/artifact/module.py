@@ -138,13 +138,18 @@ class _Writer:
     def _instance(self, cls: type, places: Sequence[int], parts: Sequence[_Text]) -> _Text:
         module = "ir" if getattr(ir, cls.__name__, None) is cls else "expr"
         fields = written_fields(cls)
+        written = [
+            not is_default(self._entries[place], field)
+            for field, place in zip(fields, places, strict=True)
+        ]
         items = [
             (f"{field.name}=", part)
-            for field, place, part in zip(fields, places, parts, strict=False)
-            if len(fields) <= _POSITIONAL or not is_default(self._entries[place], field)
+            for field, part, shown in zip(fields, parts, written, strict=True)
+            if shown
         ]
         if len(fields) <= _POSITIONAL:
-            items = [("", part) for _, part in items]
+            last = max((n for n, shown in enumerate(written, 1) if shown), default=0)
+            items = [("", part) for part in parts[:last]]
         return _group(f"{module}.{cls.__name__}(", items, ")")
 
     def _position(self, places: Sequence[int]) -> _Text:

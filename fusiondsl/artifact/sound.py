@@ -6,30 +6,44 @@ that is not there. What the checker found out about sizes and dtypes is not foun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NoReturn, TypeAlias
 
 from fusiondsl import ir
 from fusiondsl.artifact.plain import Damaged
 from fusiondsl.decl.primitives import PRIMITIVES
 
-_PRIMITIVE = "prim."
+_Arity: TypeAlias = tuple[int, int]
+"""How many arguments a call of an op has, and how many results at most."""
+
+_PRIMITIVES: Mapping[str, _Arity] = {
+    f"prim.{name}": (len(primitive.params), 1) for name, primitive in PRIMITIVES.items()
+}
+_TAKEN, _MUTATED = frozenset({"read", "inout"}), frozenset({"out", "inout"})
 
 
 def check_sound(program: ir.Program) -> None:
     """Raises `Damaged` for calls of unknown ops or of another arity, and for unknown values."""
+    arities = {**_PRIMITIVES, **{name: _arity(op) for name, op in program.ops.items()}}
     for op in program.ops.values():
         own = [param.name for param in op.params]
-        _Body(program, own, f"op {op.name}").steps(op.means or ())
+        _Body(arities, own, f"op {op.name}").steps(op.means or ())
         for form in op.forms:
-            body = _Body(program, own, f"op {op.name}")
+            body = _Body(arities, own, f"op {op.name}")
             body.steps(form.body)
             body.read(name for name in form.results if name is not None)
     for rule in program.rules:
-        _check_rule(program, rule)
+        _check_rule(arities, rule)
 
 
-def _check_rule(program: ir.Program, rule: ir.Rule) -> None:
-    body = _Body(program, [param.name for param in rule.params], f"rule {rule.name}")
+def _arity(op: ir.OpDecl) -> _Arity:
+    kinds = [param.kind for param in op.params]
+    taken = sum([kind in _TAKEN for kind in kinds])
+    return taken, len(op.results) + sum([kind in _MUTATED for kind in kinds])
+
+
+def _check_rule(arities: Mapping[str, _Arity], rule: ir.Rule) -> None:
+    body = _Body(arities, [param.name for param in rule.params], f"rule {rule.name}")
     body.steps(rule.match)
     body.read([*rule.kept, *(matched for matched, _ in rule.outputs)])
     body.steps(rule.replace)
@@ -39,46 +53,41 @@ def _check_rule(program: ir.Program, rule: ir.Rule) -> None:
 class _Body:
     """The names that the steps of a body have bound so far."""
 
-    def __init__(self, program: ir.Program, names: Iterable[str], owner: str) -> None:
-        self._ops = program.ops
-        self._bound = set(names)
+    def __init__(self, arities: Mapping[str, _Arity], names: Iterable[str], owner: str) -> None:
+        self._arities = arities
+        self._bound: set[str | None] = set(names)
         self._owner = owner
 
     def steps(self, steps: Iterable[ir.Step]) -> None:
+        bound = self._bound
         for step in steps:
             if isinstance(step, ir.Branch):
                 self.steps(step.then)
                 self.steps(step.otherwise)
-            else:
-                self._call(step)
-
-    def _call(self, call: ir.Call) -> None:
-        args, results = self._arity(call.op)
-        if len(call.args) != args or len(call.results) > results:
-            raise Damaged(f"{self._owner} calls {call.op[:40]!r} with other arguments or results")
-        for arg in call.args:
-            self._operand(arg)
-        self._bound.update(name for name in call.results if name is not None)
-
-    def _arity(self, op: str) -> tuple[int, int]:
-        primitive = PRIMITIVES.get(op.removeprefix(_PRIMITIVE))
-        if op.startswith(_PRIMITIVE) and primitive is not None:
-            return len(primitive.params), 1
-        if op not in self._ops:
-            raise Damaged(f"{self._owner} calls {op[:40]!r}, which is no op")
-        return len(self._ops[op].call_params), len(self._ops[op].call_results)
-
-    def _operand(self, operand: ir.Operand) -> None:
-        match operand:
-            case ir.Ref(name) | ir.Unrounded(name):
-                self.read([name])
-            case ir.ListOf(items):
-                for item in items:
-                    self._operand(item)
-            case _:
-                pass
+                continue
+            arity = self._arities.get(step.op)
+            if arity is None:
+                self._refuse(f"calls {step.op[:40]!r}, which is no op")
+            if len(step.args) != arity[0] or len(step.results) > arity[1]:
+                self._refuse(f"calls {step.op[:40]!r} with other arguments or results")
+            for arg in step.args:
+                # nearly all operands are such
+                if type(arg) is not ir.Ref or arg.name not in bound:
+                    self.read(_references(arg))
+            bound.update(step.results)
 
     def read(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self._bound:
-                raise Damaged(f"{self._owner} reads {name[:40]!r}, which nothing binds")
+                self._refuse(f"reads {name[:40]!r}, which nothing binds")
+
+    def _refuse(self, message: str) -> NoReturn:
+        raise Damaged(f"{self._owner} {message}")
+
+
+def _references(operand: ir.Operand) -> Iterator[str]:
+    if isinstance(operand, ir.Ref | ir.Unrounded):
+        yield operand.name
+    elif isinstance(operand, ir.ListOf):
+        for item in operand.items:
+            yield from _references(item)

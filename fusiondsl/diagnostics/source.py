@@ -85,13 +85,13 @@ class Place(Source):
         return False
 
     @staticmethod
-    def holds(line: int, column: int) -> bool:
-        """Can a file have this line and column, both from 1?"""
-        return 0 < line < _COLUMNS and 0 < column < _COLUMNS
+    def offset(line: int, column: int) -> int:
+        """Of a line and a column, both from 1 and less than 2 ** 32."""
+        return line * _COLUMNS + column
 
     def span(self, line: int, column: int) -> Span:
         """The place before a character."""
-        offset = line * _COLUMNS + column
+        offset = self.offset(line, column)
         return Span(self, offset, offset)
 
     def position(self, offset: int) -> tuple[int, int]:

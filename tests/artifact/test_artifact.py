@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import subprocess
 import sys
 import tracemalloc
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 from fusiondsl import __version__, artifact, ir
 from fusiondsl.artifact import format
-from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, decode, encode, layout
+from fusiondsl.artifact.pack import json_line, pack
+from fusiondsl.artifact.plain import CLASSES, FIRST_CLASS, MAX_DEPTH, Damaged, encode, layout
+from fusiondsl.artifact.unpack import unpack
 from fusiondsl.diagnostics import FusionError, Source, Span
 from fusiondsl.dims import expr
 from fusiondsl.proof import Level, Prover
@@ -95,8 +98,7 @@ DATA = artifact.dumps(PROGRAM, TARGET)
     )
 )
 def test_every_value_comes_back(value: object) -> None:
-    plain = json.loads(json.dumps(encode(value)))
-    back = decode(plain)
+    back = unpack(pack(encode(value)))
     value = dict(sorted(value.items())) if isinstance(value, dict) else value
     assert back == value
     assert repr(back) == repr(value)  # equality does not tell 1 from 1.0 and true
@@ -125,7 +127,7 @@ def test_it_does_not_depend_on_order_or_hash_seed() -> None:
     assert artifact.dumps(_program(("ops.norm", "is")), TARGET) == DATA
     program = (
         "import sys; sys.path[:] = sys.argv[1:]\n"
-        "from tests.artifact.test_artifact import DATA; print(DATA.decode())"
+        "from tests.artifact.test_artifact import DATA; print(DATA.hex())"
     )
     outputs = {
         subprocess.run(
@@ -137,7 +139,7 @@ def test_it_does_not_depend_on_order_or_hash_seed() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert outputs == {DATA.decode() + "\n"}
+    assert outputs == {DATA.hex() + "\n"}
 
 
 def test_it_does_not_depend_on_where_the_files_lie(
@@ -261,7 +263,7 @@ def test_messages() -> None:
     )
 
 
-@pytest.mark.parametrize("other", [{"version": 1}, {"version": 3}, {"layout": "0123456789abcdef"}])
+@pytest.mark.parametrize("other", [{"version": 2}, {"version": 4}, {"layout": "0123456789abcdef"}])
 def test_another_version_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(FusionError) as caught:
         artifact.loads(_sealed(b"{}", writer="9.9", **other), "a.fused")
@@ -288,42 +290,44 @@ def test_what_is_too_large_is_neither_read_nor_written(monkeypatch: pytest.Monke
         artifact.dumps(PROGRAM, TARGET)
 
 
-def _content(target: object = None, program: object = None) -> bytes:
-    own = [json.loads(line) for line in DATA.split(b"\n")[1:3]]
-    lines = [
-        mine if given is None else given for given, mine in zip((target, program), own, strict=True)
-    ]
-    return _sealed(b"\n".join(json.dumps(line).encode() for line in lines))
+_, _TARGET_LINE, _PACKED = DATA.split(b"\n", 2)
+
+
+def _content(target: object = None, packed: bytes = _PACKED) -> bytes:
+    line = _TARGET_LINE + b"\n" if target is None else json.dumps(target).encode() + b"\n"
+    return _sealed(line + packed)
 
 
 def _target(**changes: object) -> bytes:
-    return _content(target={**json.loads(DATA.split(b"\n")[1]), **changes})
+    return _content({**json.loads(_TARGET_LINE), **changes})
 
 
-def _program_of(*entries: object) -> bytes:
-    return _content(program=list(entries))
+Block = tuple[int, ...]
+"""Kind, rows, width, cells."""
+
+
+def _packed(scalars: object, *blocks: Block) -> bytes:
+    numbers = [number for block in blocks for number in block]
+    return json.dumps(scalars).encode() + b"\n" + struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def _program_of(scalars: object, *blocks: Block) -> bytes:
+    return _content(packed=_packed(scalars, *blocks))
 
 
 def _kind(cls: type) -> int:
-    """The number of a class, as an encoded instance shows it."""
-    empty = {ir.Rule: PROGRAM.rules[0], ir.Program: PROGRAM, ir.Ref: ir.Ref("x")}
-    known = {**empty, expr.Unary: expr.Unary("-", expr.Name("x"))}
-    last = encode(known[cls])[-1]
-    assert isinstance(last, list)
-    return last[0]
+    return FIRST_CLASS + CLASSES.index(cls)
 
 
-def _nested(depth: int) -> list[object]:
+def _nested(depth: int) -> bytes:
     """A minus of a minus of a minus."""
-    entries: list[object] = encode(expr.Unary("-", expr.Name("x")))[:-1]
-    name = len(entries) - 1
-    sign = entries.index("-")
-    return entries + [[_kind(expr.Unary), sign, name + i] for i in range(depth)]
+    name = (_kind(expr.Name), 1, 1, 0)
+    return _packed(["x", "-"], name, *((_kind(expr.Unary), 1, 2, 1, 2 + i) for i in range(depth)))
 
 
-def _doubling(times: int) -> list[object]:
-    """A tuple of two tuples of two tuples: few entries, many parts."""
-    return [1, *([0, place, place] for place in range(times))]
+def _doubling(times: int) -> list[Block]:
+    """A tuple of two tuples of two tuples: few numbers, many parts."""
+    return [(0, 1, 2, place, place) for place in range(times)]
 
 
 @pytest.mark.parametrize(
@@ -335,37 +339,53 @@ def _doubling(times: int) -> list[object]:
         (_sealed(b"[" * 100_000), "nested too deeply"),
         (_sealed(b"9" * 5_000), None),
         (_sealed(b"\xff\xfe"), None),
-        (_content(program=1), "there are no values"),
-        (_program_of(), "there are no values"),
-        (_program_of(1), "it holds no program"),
-        (_program_of({}), "a value is an object"),
-        (_program_of([]), "a value is not made of places"),
-        (_program_of(1, [0, True]), "a value is not made of places"),
-        (_program_of(1, [0, -1]), "a value is not made of places"),
-        (_program_of(1, [0, 0.0]), "a value is not made of places"),
-        (_program_of(1, [0, [0]]), "a value is not made of places"),
-        (_program_of([0, 0]), "a value stands before its parts, or is of an unknown class"),
-        (_program_of(1, [1 << 80]), "a value stands before its parts, or is of an unknown class"),
-        (_program_of(1, [0, 1 << 80]), None),
-        (_program_of("x", [1, 0]), "a mapping is not from names to values"),
-        (_program_of(1, [1, 0, 0]), "a mapping is not from names to values"),
-        (_program_of("x", [1, 0, 0, 0, 0]), "a mapping has a name twice"),
-        (_program_of("x", [_kind(ir.Ref), 0, 0]), "Ref has 2 fields"),
-        (_program_of("x", [_kind(ir.Program)]), "Program has 0 fields"),
-        (_program_of(True, [_kind(ir.Ref), 0]), "Ref.name has a value of the wrong kind"),
+        (_content(packed=b""), None),
+        (_program_of(1), "there are no values"),
+        (_program_of([]), "there are no values"),
+        (_program_of([1]), "it holds no program"),
+        (_program_of([{}]), "a value is an object or a list"),
+        (_program_of([[1]]), "a value is an object or a list"),
+        (_content(packed=_packed([1], (0, 1, 1, 0))[:-1]), "it ends inside a number"),
+        (_program_of([1], (0, 1)), "it ends inside a block"),
+        (_program_of([1], (0, 1, 2, 0)), "it ends inside a block"),
+        (_program_of([1], (0, 1 << 31, 1 << 31)), "it ends inside a block"),
+        (_program_of([1], (0, 0, 1)), "a block has no rows, or rows of nothing"),
+        (_program_of([1], (0, 1 << 31, 0)), "a block has no rows, or rows of nothing"),
+        (_program_of([1], (0, 1, 1, 1)), "a value stands before its parts"),
+        (_program_of([1], (0, 2, 1, 0, 1)), "a value stands before its parts"),
         (
-            _program_of("-", [_kind(expr.Unary), 0, 0]),
+            _program_of([1], (FIRST_CLASS + len(CLASSES), 1, 1, 0)),
+            "a value is of an unknown class",
+        ),
+        (_program_of(["x"], (1, 1, 1, 0)), "a mapping is not from names to values"),
+        (_program_of([1], (1, 1, 2, 0, 0)), "a mapping is not from names to values"),
+        (_program_of(["x"], (1, 1, 4, 0, 0, 0, 0)), "a mapping has a name twice"),
+        (_program_of(["x"], (_kind(ir.Ref), 1, 2, 0, 0)), "Ref has 2 fields"),
+        (_program_of(["x"], (_kind(ir.Program), 1, 0)), "Program has 0 fields"),
+        (
+            _program_of([True], (_kind(ir.Ref), 1, 1, 0)),
+            "Ref.name has a value of the wrong kind",
+        ),
+        (
+            _program_of(["x", 1], (_kind(ir.Ref), 2, 1, 0, 1)),
+            "Ref.name has a value of the wrong kind",
+        ),
+        (
+            _program_of(["-"], (_kind(expr.Unary), 1, 2, 0, 0)),
             "Unary.operand has a value of the wrong kind",
         ),
-        (_program_of("f", [2, 0, 0, 0]), "a position is not a file, a line and a column"),
-        (_program_of("f", 0, 1, [2, 0, 1, 2]), "a position is not a file, a line and a column"),
         (
-            _program_of("f", 1, 1 << 40, [2, 0, 1, 2]),
-            "a position is not a file, a line and a column",
+            _program_of(["x", 1], (0, 2, 1, 0, 1), (_kind(ir.ListOf), 1, 1, 3)),
+            "ListOf.items has a value of the wrong kind",
         ),
-        (_program_of(*_nested(MAX_DEPTH)), "nested too deeply"),
-        (_program_of(*_nested(5_000)), "nested too deeply"),
-        (_program_of(*_doubling(60)), "it has more than 16,777,216 parts"),
+        (_program_of(["f"], (2, 1, 2, 0, 1)), "a position is not a file, a line and a column"),
+        (_program_of(["f"], (2, 1, 3, 0, 0, 1)), "a position is not a file, a line and a column"),
+        (_program_of(["f"], (2, 1, 3, 0, 1, 0)), "a position is not a file, a line and a column"),
+        (_program_of([7], (2, 1, 3, 0, 1, 1)), "a position is not a file, a line and a column"),
+        (_program_of(["f"], (2, 1, 3, 1, 1, 1)), "a value stands before its parts"),
+        (_content(packed=_nested(MAX_DEPTH)), "nested too deeply"),
+        (_content(packed=_nested(5_000)), "nested too deeply"),
+        (_program_of([1], *_doubling(60)), "it has more than 16,777,216 parts"),
         (_content(target=3), "the target is not complete"),
         (_target(arch=3), "target.arch has a value of the wrong kind"),
         (_target(tp_size=True), "target.tp_size has a value of the wrong kind"),
@@ -423,8 +443,8 @@ def test_a_rule_whose_input_has_no_size_is_not_proved() -> None:
 
 
 def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
-    deepest = decode(_nested(MAX_DEPTH - 1))
-    assert encode(deepest)[-1] == _nested(MAX_DEPTH - 1)[-1]
+    deepest = unpack(_nested(MAX_DEPTH - 1))
+    assert unpack(pack(encode(deepest))) == deepest
     rule = PROGRAM.rules[0]
     where = (ir.Condition(None, expr.Unary("-", deepest)),)  # type: ignore[arg-type]
     with pytest.raises(FusionError, match=rf"FD645: the rules nest more than {MAX_DEPTH} deep"):
@@ -434,26 +454,37 @@ def test_what_is_deep_is_still_read_and_what_is_deeper_not_written() -> None:
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(st.data())
 def test_a_changed_number_makes_another_program_or_is_refused(data: st.DataObject) -> None:
-    entries = json.loads(DATA.split(b"\n")[2])
-    at = data.draw(st.integers(0, len(entries) - 1))
-    entries[at] = data.draw(
-        st.one_of(
-            st.lists(st.integers(-2, len(entries) + 2), max_size=6),
-            st.sampled_from([None, True, 1.5, "x", 1 << 70, {}, [0]]),
-        )
-    )
+    line, _, table = _PACKED.partition(b"\n")
+    numbers = list(struct.unpack(f"<{len(table) // 4}I", table))
+    at = data.draw(st.integers(0, len(numbers) - 1))
+    numbers[at] = data.draw(st.one_of(st.integers(0, len(numbers)), st.just((1 << 32) - 1)))
+    _comes_back_or_is_refused(line, numbers)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.data())
+def test_a_changed_scalar_makes_another_program_or_is_refused(data: st.DataObject) -> None:
+    line, _, table = _PACKED.partition(b"\n")
+    scalars = json.loads(line)
+    at = data.draw(st.integers(0, len(scalars) - 1))
+    scalars[at] = data.draw(st.sampled_from([None, True, 1.5, "x", 1 << 70, {}, [0]]))
+    numbers = list(struct.unpack(f"<{len(table) // 4}I", table))
+    _comes_back_or_is_refused(json_line(scalars)[:-1], numbers)
+
+
+def _comes_back_or_is_refused(line: bytes, numbers: list[int]) -> None:
     try:
-        loaded = decode(entries)
+        loaded = unpack(line + b"\n" + struct.pack(f"<{len(numbers)}I", *numbers))
     except Damaged:
         return
-    assert decode(encode(loaded)) == loaded
+    assert unpack(pack(encode(loaded))) == loaded
 
 
 def test_positions_need_no_memory() -> None:
     far = (1 << 32) - 1
-    entries: list[object] = [1, "f", far, *([2, 1, 2, 2] for _ in range(10_000))]
+    cells = [cell for _ in range(10_000) for cell in (0, far, far)]
     tracemalloc.start()
-    span = decode(entries)
+    span = unpack(_packed(["f"], (2, 10_000, 3, *cells)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert str(span) == f"f:{far}:{far}"

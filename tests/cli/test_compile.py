@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,22 +118,23 @@ def test_the_module(run: Run, place: Path) -> None:
 
 def _sealed(data: bytes, **header: object) -> bytes:
     """An artifact whose header agrees with its content, whoever wrote it."""
-    head, body = data.removesuffix(b"\n").split(b"\n", 1)
+    head, body = data.split(b"\n", 1)
     sealed = {
         **json.loads(head),
         "bytes": len(body),
         "sha256": hashlib.sha256(body).hexdigest(),
         **header,
     }
-    return json.dumps(sealed).encode() + b"\n" + body + b"\n"
+    return json.dumps(sealed).encode() + b"\n" + body
 
 
 def _with_body(data: bytes, body: bytes) -> bytes:
-    return _sealed(data.split(b"\n")[0] + b"\n" + body + b"\n")
+    return _sealed(data.split(b"\n")[0] + b"\n" + body)
 
 
 VERSION = f"fusiondsl {fusiondsl.__version__}, which reads version {artifact.VERSION} ({layout()})"
-SHARED = json.dumps([1, *([0, n, n] for n in range(100))]).encode()
+SHARED = b"[1]\n" + b"".join(struct.pack("<5I", 0, 1, 2, n, n) for n in range(100))
+"""A pair of a pair of a pair."""
 HELP = "  = help: fusiondsl 9.0 wrote it: compile the rules again, or use that version"
 BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n"),
