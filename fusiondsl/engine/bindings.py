@@ -161,9 +161,10 @@ def _name_of(target: Any) -> str:
 
 def agrees(decl: ir.OpDecl, schema: Any) -> bool:
     """The declaration's snapshot names the same arguments in the same order as the real op."""
-    real = [argument.name for argument in schema.arguments]
+    arguments = schema.arguments  # made anew each time it is asked for
+    real = [argument.name for argument in arguments]
     declared = [param.name for param in schema_order(decl)]
     # A newer schema may have grown trailing defaults; they are then unknown arguments, refused
     # where a graph passes one.
-    grown = schema.arguments[len(declared) :]
+    grown = arguments[len(declared) :]
     return real[: len(declared)] == declared and all(a.has_default_value() for a in grown)

@@ -10,7 +10,7 @@ import torch
 
 from fusiondsl import ir
 from fusiondsl.decl.dtypes import DTYPES, FP8, fp8_of
-from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, names, truth
+from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, Verdict, names, truth
 from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.forms import Forms
 from fusiondsl.engine.pattern import Path, references, sinks, walk
@@ -20,6 +20,7 @@ from fusiondsl.engine.report import Ineligible
 from fusiondsl.ir.strata import admitted_forms, strata
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.ops.registry import register
+from fusiondsl.pause import collection_paused
 from fusiondsl.target import ENV_FACTS, Target
 
 SIZED = frozenset({"prim.view", "prim.slice"})
@@ -108,7 +109,8 @@ def compile_program(program: ir.Program, target: Target) -> Compiled:
     Registers the program's own ops, so that rules can write calls of them.
     """
     register(program)
-    return _Compiler(program, target).compile()
+    with collection_paused():
+        return _Compiler(program, target).compile()
 
 
 def dtype_table(arch: str | None) -> dict[str, torch.dtype]:
@@ -124,7 +126,6 @@ class _Compiler:
         self.target = target
         self.dtypes = dtype_table(target.arch)
         self.bindings = Bindings(program, self.dtypes)
-        self.forms = Forms(program, self.bindings)
         self.constants = _constants(program, target)
         self.functions: dict[str, Function] = {
             name: LookupTable(
@@ -134,13 +135,19 @@ class _Compiler:
         }
         for name, predicate in program.predicates.items():
             self.functions[name] = answers_of(predicate, target.answers)
+        # Conditions are shared by many rules. By identity: the program keeps them alive.
+        self._static: dict[int, bool] = {}
+        self._verdicts: dict[int, Verdict] = {}
 
     def compile(self) -> Compiled:
         rules: list[CompiledRule] = []
         ineligible: list[Ineligible] = []
         levels = strata(self.program.rules, self.program.ops)
+        refused = {rule.name: self._refused(rule) for rule in self.program.rules}
+        eligible = [rule for rule in self.program.rules if refused[rule.name] is None]
+        self.forms = Forms(self.program, self.bindings, _sought(eligible, self.program))
         for rule in self.program.rules:
-            outcome = self._rule(rule, levels[rule.name])
+            outcome = refused[rule.name] or self._rule(rule, levels[rule.name])
             if isinstance(outcome, Ineligible):
                 ineligible.append(outcome)
             else:
@@ -157,14 +164,16 @@ class _Compiler:
             self.dtypes,
         )
 
-    def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | Ineligible:
-        """The compiled rule, or why it cannot fire here."""
+    def _refused(self, rule: ir.Rule) -> Ineligible | None:
+        """Why the rule cannot fire for this target."""
         refused = self._decide(rule.where)
         if refused is not None:
             return Ineligible(rule.name, refused[1], refused[0])
         unavailable = self._unavailable(rule)
-        if unavailable is not None:
-            return Ineligible(rule.name, unavailable)
+        return None if unavailable is None else Ineligible(rule.name, unavailable)
+
+    def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | Ineligible:
+        """The compiled rule, or why it cannot fire here."""
         recipe = build_recipe(rule, self.program, self.bindings)
         if isinstance(recipe, str):
             return Ineligible(rule.name, recipe)
@@ -218,7 +227,7 @@ class _Compiler:
             tuple((n, *produced[n]) for n in produced if n in rule.kept and n in read),
             _kept_calls(rule, places),
             _free_calls(rule, places),
-            tuple(c for c in rule.where if not _is_static(c, self.constants)),
+            tuple(c for c in rule.where if not self._is_static(c)),
             admitted,
             stratum,
             tuple(dict.fromkeys(call.op for call in rule.match)),
@@ -233,12 +242,28 @@ class _Compiler:
     def _decide(self, conditions: Iterable[ir.Condition]) -> tuple[str | None, str] | None:
         """Label and reason of the first condition on the target alone that does not hold."""
         for condition in conditions:
-            if not _is_static(condition, self.constants):
+            if not self._is_static(condition):
                 continue
-            verdict = truth(condition.expr, self.constants, NO_FACTS, self.functions)
+            verdict = self._verdict(condition)
             if verdict.truth is not Truth.TRUE:
                 return condition.label, verdict.reason
         return None
+
+    def _is_static(self, condition: ir.Condition) -> bool:
+        """Depends on the target alone."""
+        known = self._static.get(id(condition.expr))
+        if known is None:
+            used = names(condition.expr)
+            known = all(name in self.constants or name in ENV_FACTS for name in used)
+            self._static[id(condition.expr)] = known
+        return known
+
+    def _verdict(self, condition: ir.Condition) -> Verdict:
+        known = self._verdicts.get(id(condition.expr))
+        if known is None:
+            known = truth(condition.expr, self.constants, NO_FACTS, self.functions)
+            self._verdicts[id(condition.expr)] = known
+        return known
 
     def _unavailable(self, rule: ir.Rule) -> str | None:
         for call in rule.replace:
@@ -274,10 +299,18 @@ def _constants(program: ir.Program, target: Target) -> dict[str, Any]:
     return constants
 
 
-def _is_static(condition: ir.Condition, constants: Mapping[str, Any]) -> bool:
-    """Depends on the target alone."""
-    used = names(condition.expr)
-    return all(name in constants or name in ENV_FACTS for name in used)
+def _sought(rules: Iterable[ir.Rule], program: ir.Program) -> frozenset[str]:
+    """The ops that the sources of these rules have, and that forms of such ops have."""
+    waiting = [call.op for rule in rules for call in rule.match]
+    found: set[str] = set()
+    while waiting:
+        op = waiting.pop()
+        if op in found:
+            continue
+        found.add(op)
+        if op in program.ops:
+            waiting += [call.op for form in program.ops[op].forms for call in form.body]
+    return frozenset(found)
 
 
 def _best_path(
@@ -296,7 +329,7 @@ def _commonness(op: str, forms: Forms) -> int:
     """Primitives are common, ops with decomposed forms less, single operations rare."""
     if op.startswith("prim."):
         return 2
-    return 1 if (op, 0) in forms.tries else 0
+    return 1 if (op, 0) in forms.composed else 0
 
 
 def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:

@@ -67,25 +67,27 @@ class BodyForm:
 
 
 class Forms:
-    """The forms of a program, prepared for lookup; independent of any graph."""
+    """The forms of the ops that are looked for, prepared for lookup; independent of any graph."""
 
-    def __init__(self, program: ir.Program, bindings: Bindings) -> None:
+    def __init__(self, program: ir.Program, bindings: Bindings, sought: frozenset[str]) -> None:
         self.ops = program.ops
         self.direct: dict[tuple[str, str], list[DirectForm]] = {}
         """By the spelling's op and the semantic op."""
         self.spellings: dict[str, list[str]] = {}
         """Semantic op -> ops that spell it directly."""
-        self.tries: dict[tuple[str, int], Trie[BodyForm]] = {}
-        """By semantic op and the result the search starts from."""
+        self.tries = Tries(self)
+        self.composed: dict[tuple[str, int], list[ir.Form]] = {}
+        """Forms of several operations by semantic op and the result the search starts from."""
         self.bodies: dict[str, list[frozenset[str]]] = {}
         """Ops that each form of several operations needs."""
-        self._bindings = bindings
+        self.bindings = bindings
         self._ends: dict[tuple[str, int], frozenset[str]] = {}
         self._readings: dict[str | None, frozenset[str]] = {}
         self._ambiguous: dict[str, bool] = {}
-        for decl in program.ops.values():
-            for form in decl.forms:
-                self._add(decl, form)
+        for name, decl in program.ops.items():
+            if name in sought:
+                for form in decl.forms:
+                    self._add(decl, form)
 
     def is_ambiguous(self, op: str) -> bool:
         """Two inputs of one type may change places: a spelling has more than one reading."""
@@ -146,24 +148,24 @@ class Forms:
                 if first.op not in spellings:
                     spellings.append(first.op)
                 return
-        self.bodies.setdefault(decl.name, []).append(frozenset(call.op for call in form.body))
+        self.bodies.setdefault(decl.name, []).append(frozenset([call.op for call in form.body]))
         for result, name in enumerate(form.results):
             if name is not None:
-                self._add_body(decl, form, result, name)
+                self.composed.setdefault((decl.name, result), []).append(form)
 
     def _direct(self, decl: ir.OpDecl, form: ir.Form) -> DirectForm | None:
         call = form.body[0]
         positions = {p.name: i for i, p in enumerate(decl.call_params)}
         spelled = self.ops[call.op].call_params
         literals: list[tuple[int, Any]] = []
-        values = {positions[n]: self._bindings.constant(c) for n, c in form.fixed}
+        values = {positions[n]: self.bindings.constant(c) for n, c in form.fixed}
         sources: dict[int, int] = {}
         for place, (param, operand) in enumerate(zip(spelled, call.args, strict=True)):
             if isinstance(operand, ir.Ref) and operand.name in positions:
                 sources[positions[operand.name]] = place
             elif isinstance(operand, (ir.Const, ir.ListOf)):
                 wants_float = isinstance(param.type, ir.ScalarType) and param.type.kind == "float"
-                value = self._bindings.constant(operand, wants_float=wants_float)
+                value = self.bindings.constant(operand, wants_float=wants_float)
                 literals.append((place, value))
             elif not isinstance(operand, ir.Anything):
                 return None
@@ -185,48 +187,67 @@ class Forms:
             by_dtype,
         )
 
-    def _add_body(self, decl: ir.OpDecl, form: ir.Form, result: int, name: str) -> None:
-        tensors = frozenset(p.name for p in decl.call_params if isinstance(p.type, ir.TensorType))
-        anchor = next((i for i, c in enumerate(form.body) if name in c.results), None)
-        optional = frozenset(i for i in sinks(form.body) if form.body[i].op.startswith("prim."))
-        path = (
-            None
-            if anchor is None
-            else walk(form.body, self.ops, tensors, anchor, optional=optional)
-        )
-        if path is None:
-            return
-        places = {n: (i, r) for i, c in enumerate(form.body) for r, n in enumerate(c.results) if n}
-        results = tuple(
-            None if n is None else (path.order.index(places[n][0]), places[n][1])
-            for n in form.results
-        )
-        fixed = {n: self._bindings.constant(c) for n, c in form.fixed}
-        bound = {
-            i for i, p in enumerate(decl.call_params) if p.name in path.slots or p.name in fixed
-        }
-        entry = BodyForm(
-            form,
-            decl.name,
-            path,
-            decl.call_params,
-            fixed,
-            results,
-            _by_dtype(decl, bound),
-            tuple(_sized(form, path)),
-            tuple(slot for name, slot in path.slots.items() if name not in places),
-            tuple(slot for slot, operand in path.constants if isinstance(operand, ir.Computed)),
-        )
-        trie = self.tries.setdefault((decl.name, result), Trie())
-        trie.insert(path, self.literals(path), entry)
-
     def literals(self, path: Path) -> list[tuple[int, Any]]:
         """The slots of a path that must hold a literal; computed scalars are checked later."""
         return [
-            (slot, self._bindings.constant(operand))
+            (slot, self.bindings.constant(operand))
             for slot, operand in path.constants
             if isinstance(operand, (ir.Const, ir.ListOf)) and _is_literal(operand)
         ]
+
+
+class Tries:
+    """Match programs of forms of several operations, each made when a graph first needs it.
+
+    What is made was checked before, so that making it cannot fail.
+    """
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self._made: dict[tuple[str, int], Trie[BodyForm] | None] = {}
+
+    def get(self, key: tuple[str, int]) -> Trie[BodyForm] | None:
+        """By semantic op and the result the search starts from."""
+        if key not in self._made:
+            self._made[key] = self._make(*key)
+        return self._made[key]
+
+    def _make(self, op: str, result: int) -> Trie[BodyForm] | None:
+        trie: Trie[BodyForm] = Trie()
+        for form in self._forms.composed.get((op, result), ()):
+            entry = _body_form(self._forms, self._forms.ops[op], form, form.results[result])
+            if entry is not None:
+                trie.insert(entry.path, self._forms.literals(entry.path), entry)
+        return trie if trie.roots else None
+
+
+def _body_form(forms: Forms, decl: ir.OpDecl, form: ir.Form, name: str | None) -> BodyForm | None:
+    """The form from its result `name`; None where that does not reach all of it."""
+    made = {n: (i, r) for i, c in enumerate(form.body) for r, n in enumerate(c.results) if n}
+    if name is None or name not in made:
+        return None
+    params = decl.call_params
+    tensors = frozenset([p.name for p in params if isinstance(p.type, ir.TensorType)])
+    optional = frozenset([i for i in sinks(form.body) if form.body[i].op.startswith("prim.")])
+    path = walk(form.body, forms.ops, tensors, made[name][0], optional=optional)
+    if path is None:
+        return None
+    places = {index: place for place, index in enumerate(path.order)}
+    ends = [None if end is None else made[end] for end in form.results]
+    fixed = {n: forms.bindings.constant(c) for n, c in form.fixed}
+    bound = {i for i, p in enumerate(params) if p.name in path.slots or p.name in fixed}
+    return BodyForm(
+        form,
+        decl.name,
+        path,
+        params,
+        fixed,
+        tuple([None if end is None else (places[end[0]], end[1]) for end in ends]),
+        _by_dtype(decl, bound),
+        tuple(_sized(form, path)),
+        tuple([slot for name, slot in path.slots.items() if name not in made]),
+        tuple([slot for slot, operand in path.constants if isinstance(operand, ir.Computed)]),
+    )
 
 
 def _is_literal(operand: ir.Operand) -> bool:

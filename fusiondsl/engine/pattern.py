@@ -8,7 +8,8 @@ captured constants tells them apart at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -83,8 +84,11 @@ class _Walk:
             name: (i, r) for i, c in enumerate(body) for r, name in enumerate(c.results) if name
         }
         self.slots: dict[str, int] = {}
+        self.waiting: deque[str] = deque()
+        """Names with a slot, of which it is open where they come from."""
         self.constants: list[tuple[int, ir.Operand]] = []
-        self.order: list[int] = []
+        self.places: dict[int, int] = {}
+        """Of the calls that were met, in this order."""
         self.size = 0
 
     def new_slot(self) -> int:
@@ -95,50 +99,52 @@ class _Walk:
         """None where part of the body cannot be reached from the anchor."""
         args = self._visit(anchor)
         steps: list[Step] = []
-        handled: set[str] = set()
         while True:
-            step = self._backward(handled) or self._forward()
+            step = self._backward() or self._forward()
             if step is None:
                 break
             steps.append(step)
-        if len(self.order) < len(self.body):
+        if len(self.places) < len(self.body):
             return None
         return Path(
             self.body[anchor].op,
             args,
             tuple(steps),
-            tuple(self.order),
-            dict(self.slots),
+            tuple(self.places),
+            self.slots,
             tuple(self.constants),
             self.size,
         )
 
-    def _backward(self, handled: set[str]) -> Step | None:
-        for name, slot in self.slots.items():
-            if name in handled or name not in self.producer:
+    def _backward(self) -> Step | None:
+        while self.waiting:
+            name = self.waiting.popleft()
+            if name not in self.producer:
                 continue
-            handled.add(name)
+            slot = self.slots[name]
             index, result = self.producer[name]
-            if index in self.order:
-                at = (CAPTURE, self.order.index(index), None)
+            if index in self.places:
+                at = (CAPTURE, self.places[index], None)
                 return Step(slot, result, None, SAME, (at,))
             return Step(slot, result, None, self.body[index].op, self._visit(index))
         return None
 
     def _forward(self) -> Step | None:
         """A further user of something bound; a result no argument named yet gets a slot first."""
+        if len(self.places) == len(self.body):
+            return None
         for index, call in enumerate(self.body):
-            if index in self.order:
+            if index in self.places:
                 continue
             for position, operand in enumerate(call.args):
                 name = operand.name if isinstance(operand, ir.Ref) else None
                 if name in self.slots and self._is_value(name):
                     slot, optional = self.slots[name], index in self.optional
                     return Step(slot, -1, position, call.op, self._visit(index), optional)
-                if name in self.producer and self.producer[name][0] in self.order:
+                if name in self.producer and self.producer[name][0] in self.places:
                     index, result = self.producer[name]
-                    slot = self.slots[name] = self.new_slot()
-                    at = (CAPTURE, self.order.index(index), None)
+                    slot = self._slot_of(name)
+                    at = (CAPTURE, self.places[index], None)
                     return Step(slot, result, None, FILL, (at,))
         return None
 
@@ -146,26 +152,28 @@ class _Walk:
         return name in self.producer or name in self.tensors
 
     def _slot_of(self, name: str) -> int:
-        if name not in self.slots:
-            self.slots[name] = self.new_slot()
-        return self.slots[name]
+        slot = self.slots.get(name)
+        if slot is None:
+            slot = self.slots[name] = self.new_slot()
+            self.waiting.append(name)
+        return slot
 
     def _visit(self, index: int) -> tuple[Argument, ...]:
-        self.order.append(index)
+        self.places[index] = len(self.places)
         call = self.body[index]
-        return tuple(self._argument(call, i, operand) for i, operand in enumerate(call.args))
+        return tuple([self._argument(call, i, operand) for i, operand in enumerate(call.args)])
 
     def _argument(self, call: ir.Call, position: int, operand: ir.Operand) -> Argument:
-        if isinstance(operand, ir.Anything) or (call.op == "prim.view" and position == 1):
+        if isinstance(operand, ir.Anything) or (position == 1 and call.op == "prim.view"):
             return SKIP, 0, None
-        if isinstance(operand, ir.ListOf):
-            if not any(isinstance(item, ir.Ref) for item in operand.items):
-                return self._constant(operand)
-            items = tuple(self._argument(call, position, item) for item in operand.items)
+        if isinstance(operand, ir.Ref):
+            return self._reference(call, position, operand.name)
+        if isinstance(operand, ir.ListOf) and any(isinstance(i, ir.Ref) for i in operand.items):
+            items = tuple([self._argument(call, position, item) for item in operand.items])
             return LIST, 0, items
-        if not isinstance(operand, ir.Ref):
-            return self._constant(operand)
-        name = operand.name
+        return self._constant(operand)
+
+    def _reference(self, call: ir.Call, position: int, name: str) -> Argument:
         slot = self._slot_of(name)
         if name in self.producer:
             return INNER, slot, self._regroups(call, position, name)
@@ -201,9 +209,18 @@ def walk(
 
 def sinks(body: Sequence[ir.Call]) -> list[int]:
     """Calls none of whose results another call of the body reads, last first."""
-    used = {name for call in body for operand in call.args for name in references(operand)}
-    free = [i for i, call in enumerate(body) if not used.intersection(filter(None, call.results))]
-    return free[::-1]
+    used = set(reads(body))
+    return [i for i in reversed(range(len(body))) if used.isdisjoint(body[i].results)]
+
+
+def reads(body: Iterable[ir.Call]) -> Iterator[str]:
+    """The names that the arguments of these calls mention."""
+    for call in body:
+        for operand in call.args:
+            if isinstance(operand, ir.Ref):
+                yield operand.name
+            elif isinstance(operand, ir.ListOf):
+                yield from references(operand)
 
 
 def references(operand: ir.Operand) -> tuple[str, ...]:
@@ -284,11 +301,12 @@ def _child(
     size: int,
     entry: E,
 ) -> Node[E]:
-    node = next((child for key, child in children if key == args), None)
-    if node is None:
-        node = Node()
+    known = [child for key, child in children if key == args]
+    node: Node[E] = known[0] if known else Node()
+    if not known:
         children.append((args, node))
-    node.size = max(node.size, size)
+    if node.size < size:
+        node.size = size
     node.members.append(entry)
     return node
 

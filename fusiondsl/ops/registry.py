@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from operator import attrgetter
 
 import torch
 
@@ -33,7 +33,7 @@ def register(program: Program) -> None:
     conflicts = []
     for decl in own:
         earlier = known.setdefault(decl.torch_name, decl)
-        if _identity(earlier) != _identity(decl):
+        if earlier is not decl and _identity(earlier) != _identity(decl):
             conflicts.append(_conflict(decl, earlier))
     if conflicts:
         raise FusionError(conflicts)
@@ -77,9 +77,10 @@ def _define(decl: OpDecl, context: Context) -> None:
     _contexts[decl.torch_name] = context
 
 
-def _identity(decl: OpDecl) -> OpDecl:
-    """What registration depends on: signature, meaning, conditions, kernels."""
-    return replace(decl, forms=(), available=(), effects=(), differs=(), doc=None, span=None)
+_identity = attrgetter(
+    "name", "extern", "overload", "params", "results", "means", "axiom", "where", "impls"
+)
+"""What registration depends on: signature, meaning, conditions, kernels."""
 
 
 def _conflict(decl: OpDecl, earlier: OpDecl) -> Diagnostic:
