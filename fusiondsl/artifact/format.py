@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -60,9 +60,16 @@ class Artifact:
 
 
 def dumps(program: ir.Program, target: Target) -> bytes:
-    """The artifact as bytes, the same for the same program and target wherever it is made."""
+    """The artifact as bytes, the same for the same program and target wherever it is made.
+
+    It has the positions of rules and declarations, and none of what is inside a declaration.
+    """
     file_name = file_namer(program)
-    program = replace(program, files=tuple(map(file_name, program.files)))
+    program = replace(
+        program,
+        files=tuple(map(file_name, program.files)),
+        ops={name: _unplaced(op) for name, op in program.ops.items()},
+    )
     try:
         body = _body(program, target, file_name)
     except TooDeep:
@@ -78,6 +85,21 @@ def dumps(program: ir.Program, target: Target) -> bytes:
         "sha256": hashlib.sha256(body).hexdigest(),
     }
     return json_line(header) + body
+
+
+def _unplaced(op: ir.OpDecl) -> ir.OpDecl:
+    forms = tuple(replace(form, body=tuple(_steps(form.body))) for form in op.forms)
+    return replace(op, forms=forms, means=None if op.means is None else tuple(_steps(op.means)))
+
+
+def _steps(body: Iterable[ir.Step]) -> Iterator[Any]:
+    """The steps, without positions."""
+    for step in body:
+        if isinstance(step, ir.Branch):
+            then, otherwise = tuple(_steps(step.then)), tuple(_steps(step.otherwise))
+            yield replace(step, then=then, otherwise=otherwise)
+        else:
+            yield replace(step, span=None)
 
 
 def identity(program: ir.Program, target: Target) -> bytes:

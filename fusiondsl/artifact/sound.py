@@ -19,6 +19,7 @@ _Arity: TypeAlias = tuple[int, int]
 _PRIMITIVES: Mapping[str, _Arity] = {
     f"prim.{name}": (len(primitive.params), 1) for name, primitive in PRIMITIVES.items()
 }
+_NAMELESS = (ir.Const, ir.Computed, ir.Anything)
 _TAKEN, _MUTATED = frozenset({"read", "inout"}), frozenset({"out", "inout"})
 
 
@@ -71,8 +72,10 @@ class _Body:
             if len(step.args) != arity[0] or len(step.results) > arity[1]:
                 self._refuse(f"calls {step.op[:40]!r} with other arguments or results")
             for arg in step.args:
-                # nearly all operands are such
-                if type(arg) is not ir.Ref or arg.name not in bound:
+                if type(arg) is ir.Ref:
+                    if arg.name not in bound:
+                        self.read([arg.name])
+                elif type(arg) not in _NAMELESS:
                     self.read(_references(arg))
             bound.update(step.results)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from fusiondsl.artifact.plain import (
@@ -78,8 +79,12 @@ _SPAN = _Kind(Span)
 
 
 def _container(cls: type, items: tuple[_Kind, ...]) -> _Kind:
-    depth = max([item.depth for item in items], default=0)
-    return _Kind(cls, items, depth, 1 + sum([item.size for item in items]))
+    depth, size = 0, 1
+    for item in items:
+        size += item.size
+        if item.depth > depth:
+            depth = item.depth
+    return _Kind(cls, items, depth, size)
 
 
 # --- blocks ------------------------------------------------------------------------------------
@@ -112,8 +117,7 @@ class _Reader:
         if kind == POSITION:
             self._make_positions(width, cells)
             return
-        kinds = list(map(self._kinds.__getitem__, cells))
-        values = list(map(self._values.__getitem__, cells))
+        kinds, values = _at(cells, self._kinds), _at(cells, self._values)
         if kind == TUPLE:
             self._kinds += self._tuple_kinds(list(_in_rows(width, kinds)))
             self._values += _in_rows(width, values)
@@ -137,7 +141,7 @@ class _Reader:
         if 0 in lines or 0 in columns:
             raise Damaged(_NO_POSITION)
         places = {file: self._place(self._values[file]) for file in set(files)}
-        offsets = list(map(Place.offset, lines, columns))
+        offsets = Place.offsets(lines, columns)
         parts = [places[file] for file in files], offsets, offsets
         self._values += _instances(Span, _SPAN_SETTERS, len(files), parts)
         self._kinds += repeat(_SPAN, len(files))
@@ -160,6 +164,13 @@ def _head(numbers: Sequence[int], at: int) -> tuple[int, int, int]:
     if at + _HEAD + rows * width > len(numbers):
         raise Damaged("it ends inside a block")
     return kind, rows, width
+
+
+def _at(places: Sequence[int], items: Sequence[Any]) -> tuple[Any, ...]:
+    if len(places) > 1:
+        found: tuple[Any, ...] = itemgetter(*places)(items)
+        return found
+    return tuple(items[place] for place in places)
 
 
 def _in_rows(width: int, cells: Iterable[Any]) -> Iterable[tuple[Any, ...]]:
@@ -207,8 +218,9 @@ class _Builder:
         names = [field.name for field in written]
         others = [field for field in fields(cls) if field.name not in names]
         hints = get_type_hints(cls)
+        checks = [(name, _check(hints[name])) for name in names]
         self._cls = cls
-        self._checks = [(name, _check(hints[name])) for name in names]
+        self._checks = [(name, check, _plain(check)) for name, check in checks]
         self._setters = [_setter(cls, name) for name in (*names, *(f.name for f in others))]
         self._defaults = [repeat(field.default) for field in others]
 
@@ -217,12 +229,17 @@ class _Builder:
         if len(columns) != len(self._checks):
             raise Damaged(f"{self._cls.__name__} has {len(columns)} fields")
         depth, size = 0, 1
-        for (name, check), column in zip(self._checks, columns, strict=True):
-            found = set(column)
-            if not all(_fits(kind, check) for kind in found):
-                raise Damaged(f"{self._cls.__name__}.{name} has a value of the wrong kind")
-            depth = max(depth, *[kind.depth for kind in found])
-            size += max([kind.size for kind in found])
+        for (name, check, scalars), column in zip(self._checks, columns, strict=True):
+            others = set(column) - scalars
+            largest = 1
+            for kind in others:
+                if not _fits(kind, check):
+                    raise Damaged(f"{self._cls.__name__}.{name} has a value of the wrong kind")
+                if kind.depth > depth:
+                    depth = kind.depth
+                if kind.size > largest:
+                    largest = kind.size
+            size += largest
         return _Kind(self._cls, (), depth + 1, size)
 
     def make(self, rows: int, columns: Sequence[Iterable[Any]]) -> list[Any]:
@@ -250,6 +267,11 @@ def _fits(kind: _Kind, check: _Check) -> bool:
     return inner is None or inner(kind)
 
 
+def _plain(check: _Check) -> frozenset[_Kind]:
+    """The scalars and the positions among what fits."""
+    return frozenset([kind for kind in (*_SCALARS.values(), _SPAN) if _fits(kind, check)])
+
+
 def _check(hint: Any) -> _Check:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -264,7 +286,8 @@ def _check(hint: Any) -> _Check:
 
 
 def _all(check: _Check) -> Callable[[_Kind], bool]:
-    return lambda kind: all(_fits(item, check) for item in set(kind.items))
+    plain = _plain(check)
+    return lambda kind: all(_fits(item, check) for item in set(kind.items) - plain)
 
 
 def _each(checks: list[_Check]) -> Callable[[_Kind], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -85,13 +86,13 @@ class Place(Source):
         return False
 
     @staticmethod
-    def offset(line: int, column: int) -> int:
-        """Of a line and a column, both from 1 and less than 2 ** 32."""
-        return line * _COLUMNS + column
+    def offsets(lines: Iterable[int], columns: Iterable[int]) -> list[int]:
+        """Of lines and columns, both from 1 and less than 2 ** 32."""
+        return [line * _COLUMNS + column for line, column in zip(lines, columns, strict=True)]
 
     def span(self, line: int, column: int) -> Span:
         """The place before a character."""
-        offset = self.offset(line, column)
+        (offset,) = self.offsets([line], [column])
         return Span(self, offset, offset)
 
     def position(self, offset: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from fusiondsl.decl.dtypes import DTYPES, FP8, fp8_of
 from fusiondsl.dims import NO_FACTS, Function, LookupTable, Truth, Verdict, names, truth
 from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.forms import Forms
-from fusiondsl.engine.pattern import Path, references, sinks, walk
+from fusiondsl.engine.pattern import Path, reads, references, sinks, walk
 from fusiondsl.engine.predicates import answers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
@@ -138,6 +138,8 @@ class _Compiler:
         # Conditions are shared by many rules. By identity: the program keeps them alive.
         self._static: dict[int, bool] = {}
         self._verdicts: dict[int, Verdict] = {}
+        self._unmet: dict[str, str | None] = {}
+        """Why an op is not available, by its name."""
 
     def compile(self) -> Compiled:
         rules: list[CompiledRule] = []
@@ -198,7 +200,7 @@ class _Compiler:
         if empty:
             reason = f"no form of {empty[0]} is within the differences the rule allows"
             return Ineligible(rule.name, reason)
-        read = {n for call in rule.replace for o in call.args for n in references(o)}
+        read = set(reads(rule.replace))
         lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
         lasting.update(n for c in rule.match if c.op in SIZED for n in c.results if n)
         literals = {slot for slot, _ in self.forms.literals(path)}
@@ -267,12 +269,13 @@ class _Compiler:
 
     def _unavailable(self, rule: ir.Rule) -> str | None:
         for call in rule.replace:
-            decl = self.program.ops.get(call.op)
-            if decl is None:
-                continue
-            refused = self._decide(decl.available)
-            if refused is not None:
-                return f"{decl.name} is not available: {refused[1]}"
+            if call.op not in self._unmet:
+                decl = self.program.ops.get(call.op)
+                refused = None if decl is None else self._decide(decl.available)
+                self._unmet[call.op] = None if refused is None else refused[1]
+            reason = self._unmet[call.op]
+            if reason is not None:
+                return f"{call.op} is not available: {reason}"
         return None
 
     def _admitted(
@@ -353,8 +356,9 @@ def _free_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
     free: set[int] = set()
     sink = set(sinks(rule.match))
     for index, call in enumerate(rule.match):
-        used = {name for operand in call.args for name in references(operand)}
-        if call.op.startswith("prim.") and used <= available and index not in sink:
+        if not call.op.startswith("prim.") or index in sink:
+            continue
+        if available.issuperset(reads([call])):
             free.add(places[index])
             available.update(n for n in call.results if n)
     return frozenset(free)

@@ -219,7 +219,7 @@ def reads(body: Iterable[ir.Call]) -> Iterator[str]:
         for operand in call.args:
             if isinstance(operand, ir.Ref):
                 yield operand.name
-            elif isinstance(operand, ir.ListOf):
+            elif isinstance(operand, ir.ListOf | ir.Unrounded):
                 yield from references(operand)
 
 

@@ -28,18 +28,18 @@ def register(program: Program) -> None:
     An op that is registered already with an equal declaration is left alone; one with another
     declaration is an error, and then nothing is registered.
     """
-    own = [decl for decl in program.ops.values() if not decl.extern]
+    own = [(decl.torch_name, decl) for decl in program.ops.values() if not decl.extern]
     known = dict(_declared)
     conflicts = []
-    for decl in own:
-        earlier = known.setdefault(decl.torch_name, decl)
+    for name, decl in own:
+        earlier = known.setdefault(name, decl)
         if earlier is not decl and _identity(earlier) != _identity(decl):
             conflicts.append(_conflict(decl, earlier))
     if conflicts:
         raise FusionError(conflicts)
     context = Context.of(program)
-    for decl in own:
-        if decl.torch_name not in _declared:
+    for name, decl in own:
+        if name not in _declared:
             _define(decl, context)
 
 
