@@ -88,8 +88,20 @@ def dumps(program: ir.Program, target: Target) -> bytes:
 
 
 def _unplaced(op: ir.OpDecl) -> ir.OpDecl:
-    forms = tuple(replace(form, body=tuple(_steps(form.body))) for form in op.forms)
-    return replace(op, forms=forms, means=None if op.means is None else tuple(_steps(op.means)))
+    return replace(
+        op,
+        means=None if op.means is None else tuple(_steps(op.means)),
+        forms=tuple(
+            replace(form, body=tuple(_steps(form.body)), where=_conditions(form.where), span=None)
+            for form in op.forms
+        ),
+        where=_conditions(op.where),
+        available=_conditions(op.available),
+    )
+
+
+def _conditions(conditions: Iterable[ir.Condition]) -> tuple[ir.Condition, ...]:
+    return tuple(replace(condition, span=None) for condition in conditions)
 
 
 def _steps(body: Iterable[ir.Step]) -> Iterator[Any]:

@@ -115,9 +115,10 @@ def compile_program(program: ir.Program, target: Target) -> Compiled:
 
 def dtype_table(arch: str | None) -> dict[str, torch.dtype]:
     """Every dtype name this torch has, `fp8` as the flavour of the target."""
-    table = {name: to_torch(name) for name in DTYPES if hasattr(torch, DTYPES[name][0])}
-    table[FP8] = table[fp8_of(arch)]
-    return table
+    return {**_DTYPES, FP8: _DTYPES[fp8_of(arch)]}
+
+
+_DTYPES = {name: to_torch(name) for name in DTYPES if hasattr(torch, DTYPES[name][0])}
 
 
 class _Compiler:
