@@ -263,17 +263,17 @@ class _Matcher:
         index, position = self.made_by[name]
         wanted = self.spelling.form.body[index]
         made = self.body.made_by.get(actual.name)
-        if made is not None and made[1] == position:
-            step = self.body.steps[made[0]]
+        step = None if made is None or made[1] != position else self.body.steps[made[0]]
+        if made is not None and step is not None and step.op == wanted.op:
             known = replace(
                 state,
                 values={**state.values, name: actual.name},
                 covered=state.covered | {made[0]},
             )
-            if step.op == wanted.op == "prim.view":
+            if step.op == "prim.view":
                 viewed = replace(known, views=(*known.views, (name, actual.name)))
                 yield from self._operand(wanted.args[0], step.args[0], viewed)
-            elif step.op == wanted.op:
+            else:
                 yield from self._call(wanted, step, known)
         if wanted.op == "prim.cast" and self._may_be_plain(actual.name, wanted.args[1]):
             assert isinstance(wanted.args[0], Ref)
