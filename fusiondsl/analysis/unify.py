@@ -203,8 +203,10 @@ class Unifier:
             return self._equal_size(substitute(pattern, self._size_of), found, what, None)
         solved = None
         if len(unbound) == 1:
-            known = substitute(pattern, self._size_of)
-            solved = self.sizes.solve(known, unbound[0], found)
+            # Sizes of the caller may have the same name as the one to be found.
+            own = f"{unbound[0]} of {self.decl.name}"
+            known = substitute(pattern, {**self._size_of, unbound[0]: Name(own)})
+            solved = self.sizes.solve(known, own, found)
         if solved is None:
             self._postponed.append((pattern, found, what))
         else:
