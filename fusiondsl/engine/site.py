@@ -171,11 +171,25 @@ def _check_users(view: View, site: Site) -> Problem | None:
                 site.staying.add(node)
                 break
             return Problem("extra user", _extra_user(site, node, user))
+    _release(site, visible)
     for value in versions:
         again = value.next_writer
         if value.observable or (again is not None and again not in site.own):
             return Problem("effect", f"{value.node.name} is written in place and seen elsewhere")
     return None
+
+
+def _release(site: Site, visible: set[Any]) -> None:
+    """Preparation that stays and follows from an output reads the new value like anybody else."""
+    released: set[Any] = set()
+    for node in sorted(site.staying):
+        if site.own[node] in site.rule.kept_calls:
+            continue
+        if any(source in visible or source in released for source in node.all_input_nodes):
+            released.add(node)
+    for node in released:
+        site.staying.remove(node)
+        del site.own[node]
 
 
 def _versions(site: Site) -> Iterator[Version]:

@@ -76,6 +76,29 @@ def test_an_output_is_returned_twice_and_used() -> None:
     assert rewritten(traced(function, X, R), rules(PAIR), (X, R)).counts == {"pair": 1}
 
 
+SPLIT = """
+rule split_pair(a: D[T, H], b: D[T, 2, H / 2]) {
+  match { done = lab.act(a); s = b + done.view(T, 2, H / 2) }
+  replace { done, t = lab.act_sum(a, b.view(T, H)); s = t.view(T, 2, H / 2) }
+}
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_matched_view_of_an_output_that_others_read_too(late: bool) -> None:
+    """It stays and shows the new value; `late`: it stands before an input of the new call."""
+
+    def function(a: Tensor, b: Tensor) -> Any:
+        b = b.view(T, 2, H // 2)
+        view = L.act(a).view(T, 2, H // 2)
+        tripled = view * 3
+        return view.neg(), tripled, (b.exp() if late else b) + view
+
+    captured = traced(function, X, R, dynamic=False)
+    assert rewritten(captured, rules(SPLIT), (X, R)).counts == {"split_pair": 1}
+    assert "lab.act.default" not in captured.targets()
+
+
 def test_an_input_is_a_view_of_an_output() -> None:
     """`b` would be computed from `done`."""
 
