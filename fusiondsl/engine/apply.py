@@ -190,9 +190,12 @@ class Run:
     def place(self, view: View, site: Site) -> Place | Problem:
         """Where the new nodes may stand in the graph as it is now."""
         current = self._emitter.current
-        return find_place(
-            view, site, lambda: [current(value) for _, value in (*site.inputs, *site.kept)]
-        )
+
+        def inputs() -> list[Any]:
+            read = [current(value) for _, value in (*site.inputs, *site.kept)]
+            return [*read, *site.layers()]
+
+        return find_place(view, site, inputs)
 
     def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
         place = self.place(view, site)

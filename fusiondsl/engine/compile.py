@@ -41,6 +41,8 @@ class CompiledRule:
     """Captured scalars that must equal an expression over bound names."""
     scalar_slots: tuple[int, ...]
     """Slots of all of these scalars."""
+    layer_slots: tuple[int, ...]
+    """Slots of those that are layers."""
     outputs: tuple[tuple[str, str, int, int], ...]
     """(match name, replace name, place of the call, its result)."""
     values: tuple[tuple[str, int, int], ...]
@@ -223,6 +225,7 @@ class _Compiler:
             scalars,
             computed,
             (*(s for _, _, s in scalars if s is not None), *(s for s, _ in computed)),
+            tuple(s for _, t, s in scalars if s is not None and t.kind == "layer"),
             tuple((m, r, *produced[m]) for m, r in rule.outputs),
             tuple((n, *produced[n]) for n in produced),
             tuple(place for n, place in produced.items() if n in lasting),

@@ -470,7 +470,8 @@ class _Rewrite:
         node.meta.update(self.provenance)
 
     def _fake(self, node: fx.Node) -> Any:
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        # What has no value is a layer; a fake hands it on.
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val", n))
         shape_env = self.emitter._fake_mode.shape_env
         guards = nullcontext() if shape_env is None else shape_env.suppress_guards()
         target: Any = node.target

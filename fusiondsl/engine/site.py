@@ -45,6 +45,11 @@ class Site:
     def anchor(self) -> fx.Node:
         return self.calls[0].node
 
+    def layers(self) -> list[fx.Node]:
+        """Nodes that stand for layers: new calls are given them as they are."""
+        nodes = (self.slots[slot] for slot in self.rule.layer_slots)
+        return [node for node in nodes if isinstance(node, fx.Node)]
+
     def claimed(self) -> set[fx.Node]:
         """Nodes this site rewrites or erases."""
         return self.own.keys() - self.staying

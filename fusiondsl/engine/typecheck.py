@@ -140,6 +140,8 @@ def fits_kind(declared: ir.ScalarType, item: Any) -> bool:
         return isinstance(item, (list, tuple)) and all(fits_kind(element, i) for i in item)
     if isinstance(item, fx.Node):
         value = item.meta.get("val")
+        if declared.kind == "layer":
+            return not isinstance(value, (torch.Tensor, int, float, torch.SymInt, torch.SymFloat))
         return declared.kind == "int" and isinstance(value, (int, torch.SymInt))
     kinds: dict[str, type] = {
         "int": int,

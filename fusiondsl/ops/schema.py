@@ -12,6 +12,7 @@ import math
 from fusiondsl.decl.dtypes import DTYPES, FP8
 from fusiondsl.dims.expr import DType
 from fusiondsl.ir.program import Const, ListOf, OpDecl, Operand, Param, ScalarType, TensorType
+from fusiondsl.ops.layers import SCHEMA_TYPE
 
 _SCALARS = {
     "int": "SymInt",
@@ -19,7 +20,7 @@ _SCALARS = {
     "bool": "bool",
     "str": "str",
     "dtype": "ScalarType",
-    "layer": "str",
+    "layer": SCHEMA_TYPE,
 }
 
 

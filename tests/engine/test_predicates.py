@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 import fusiondsl
 from fusiondsl import Answer, CompiledRules, Report, Target, artifact
@@ -146,13 +146,41 @@ def test_answers_are_type_strict() -> None:
     assert outcome(compiled(answer), graph(2.0, width=1))[0] == {}
 
 
-def test_a_layer_that_is_a_value_of_the_graph_is_left_alone() -> None:
-    captured = graph(2.0)
+def with_layer_input(captured: Captured, value: object, late: bool = False) -> fx.Node:
+    """The layer as an input of the graph, as vLLM has it, or as an attribute right in front."""
     (call,) = [n for n in captured.gm.graph.nodes if "attend" in str(n.target)]
-    with captured.gm.graph.inserting_before(next(iter(captured.gm.graph.nodes))):
-        layer = captured.gm.graph.placeholder("layer")
-    layer.meta["val"] = object()
+    first = next(iter(captured.gm.graph.nodes))
+    with captured.gm.graph.inserting_before(call if late else first):
+        if late:
+            captured.gm.layer = value
+            layer = captured.gm.graph.create_node("get_attr", "layer")
+        else:
+            layer = captured.gm.graph.placeholder("layer")
+    layer.meta["val"] = value
     call.args = (call.args[0], layer)
+    return layer
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_layer_that_is_a_value_of_the_graph_is_handed_on(late: bool) -> None:
+    captured = graph(2.0)
+    layer = with_layer_input(captured, object(), late)
+    counts, _ = outcome(compiled(Answer("has_kernel", True)), captured)
+    assert counts == {"double_attend": 1}
+    (call,) = [n for n in captured.gm.graph.nodes if "attend" in str(n.target)]
+    assert "double_attend" in str(call.target)
+    assert call.args[1] is layer
+    captured.gm.graph.lint()
+    x = torch.randn(7, 64)
+    given = [x] if late else ["layers.5", x]
+    (y,) = Captured(captured.gm, tuple(range(len(given)))).run(given)
+    torch.testing.assert_close(y, torch.relu(2 * x))
+
+
+@pytest.mark.parametrize("value", [torch.ones(3), 7])
+def test_a_tensor_or_a_number_is_no_layer(value: object) -> None:
+    captured = graph(2.0)
+    with_layer_input(captured, value)
     counts, report = outcome(compiled(Answer("has_kernel", True)), captured)
     assert counts == {}
     assert refusal(report, "double_attend")[0] is RefusalKind.CONSTANT

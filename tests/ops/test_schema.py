@@ -7,6 +7,7 @@ import torch
 
 from fusiondsl.dims.expr import DType
 from fusiondsl.ir.program import OpDecl
+from fusiondsl.ops.layers import SCHEMA_TYPE
 from fusiondsl.ops.schema import schema_order, schema_text
 from tests.ops.build import H, T, op, param, result, tensor
 
@@ -36,7 +37,7 @@ TABLE = [
     ([X, param("b", "bool", True)], [Y], "(Tensor x, bool b=True) -> Tensor"),
     ([X, param("s", "str", "even")], [Y], '(Tensor x, str s="even") -> Tensor'),
     ([X, param("s", "str", 'a"b\\c')], [Y], '(Tensor x, str s="a\\"b\\\\c") -> Tensor'),
-    ([X, param("l", "layer")], [Y], "(Tensor x, str l) -> Tensor"),
+    ([X, param("l", "layer")], [Y], f"(Tensor x, {SCHEMA_TYPE} l) -> Tensor"),
     (
         [X, param("d", "dtype", DType("bf16"))],
         [Y],
