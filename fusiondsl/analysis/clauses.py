@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from fusiondsl.analysis.conditions import ExprChecker
 from fusiondsl.analysis.dtypes import DTypes
+from fusiondsl.analysis.readers import is_about_readers
 from fusiondsl.analysis.scope import Scope
 from fusiondsl.analysis.sizes import Sizes
 from fusiondsl.diagnostics.diagnostic import Label
@@ -28,13 +29,20 @@ DIFFERENCES = (
 )
 
 
-def conditions(written: Iterable[ast.Condition], scope: Scope) -> tuple[Condition, ...]:
-    """Checked conditions, lets put in; labels are unique."""
+def conditions(
+    written: Iterable[ast.Condition], scope: Scope, *, about_readers: bool = False
+) -> tuple[Condition, ...]:
+    """Checked conditions, lets put in; labels are unique.
+
+    With `about_readers` those about readers are left to who knows the values of the rule.
+    """
     labels: dict[str, Span] = {}
     checked: list[Condition] = []
     for item in written:
         if item.label is not None:
             _claim_label(item.label, labels, scope)
+        if about_readers and is_about_readers(item.expr):
+            continue
         expr = ExprChecker(scope).condition(item.expr)
         checked.append(Condition(item.label.name if item.label else None, expr, item.span))
     return tuple(checked)

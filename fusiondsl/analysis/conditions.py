@@ -19,6 +19,7 @@ from fusiondsl.analysis.scope import Scope, is_fact
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Name, Sequence, Spread, Unary
 from fusiondsl.dims.functions import BUILTINS
+from fusiondsl.ir.program import READ_AS
 from fusiondsl.syntax import ast
 from fusiondsl.target import ENV_FACTS
 
@@ -215,6 +216,9 @@ class ExprChecker:
     # --- calls and sets ------------------------------------------------------------------------
 
     def _call(self, expr: Call) -> tuple[Expr, Typed]:
+        if expr.func == READ_AS:
+            self._error("FD235", f"`{READ_AS}` is a condition of its own, of a rule", expr)
+            return expr, UNKNOWN
         if expr.kwargs:
             self._error("FD205", f"`{expr.func}` takes no keyword arguments", expr)
             return expr, UNKNOWN

@@ -341,7 +341,8 @@ class Derivation:
                 quiet.lets[let.name.name] = value
         rows = reading.rows
         required = tuple(replace(c, expr=_called(c.expr, rows)) for c in reading.target.where)
-        return conditions(self._where((*self.fuse.where, *required)), quiet)
+        written = self._where((*self.fuse.where, *required))
+        return conditions(written, quiet, about_readers=True)
 
     def _where(self, written: Iterable[ast.Condition]) -> tuple[ast.Condition, ...]:
         return tuple(replace(c, expr=substitute(c.expr, self._values)) for c in written)

@@ -13,6 +13,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.functions import BUILTINS
+from fusiondsl.ir.program import READ_AS
 from fusiondsl.syntax import ast
 from fusiondsl.target import ENV_FACTS
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 RESERVED = frozenset({*DTYPES, FP8, ANY})
 _CALLED = ("table", "predicate")
-_FUNCTIONS = FUNCTIONS | BUILTINS.keys()
+_FUNCTIONS = FUNCTIONS | BUILTINS.keys() | {READ_AS}
 """What tables and predicates may not be called."""
 
 

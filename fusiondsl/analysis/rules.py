@@ -15,6 +15,7 @@ from fusiondsl.analysis.exprs import walk
 from fusiondsl.analysis.kinds import Kind
 from fusiondsl.analysis.lower import Lowering
 from fusiondsl.analysis.names import Defined, Definitions
+from fusiondsl.analysis.readers import ReadersChecker
 from fusiondsl.analysis.scope import Scope, is_fact
 from fusiondsl.analysis.signature import Signature, constant
 from fusiondsl.analysis.values import TensorValue
@@ -31,6 +32,7 @@ from fusiondsl.ir.program import (
     Example,
     OpDecl,
     Param,
+    Readers,
     Rule,
     TensorType,
     Type,
@@ -89,6 +91,7 @@ class RuleBuilder:
             before=tuple(i.name for i in written.before),
             after=tuple(i.name for i in written.after),
             examples=self._examples(),
+            readers=self._readers(match, outputs),
             types=_types(match, replace),
             doc=written.doc,
             span=written.name.span,
@@ -137,7 +140,7 @@ class RuleBuilder:
         return match
 
     def _where(self) -> tuple[Condition, ...]:
-        where = conditions(self.written.where, self.scope)
+        where = conditions(self.written.where, self.scope, about_readers=True)
         optional = optional_dtypes(self.scope.tensors.values())
         implied = learned(self.dtypes, self.scope.sizes, where, optional)
         facts.assume(where, self.scope, self.dtypes)
@@ -165,6 +168,14 @@ class RuleBuilder:
             return name in match.bound or name in replace.bound
 
         return differences(self.written.allow, self.scope, is_value)
+
+    def _readers(
+        self, match: Lowering, outputs: tuple[tuple[str, str], ...]
+    ) -> tuple[Readers, ...]:
+        named = {name: match.body.resolve(name) for name in match.bound}
+        replaced = [matched for matched, _ in outputs]
+        checker = ReadersChecker(self.scope, self.signatures, named, replaced)
+        return checker.check(self.written.where)
 
     # --- outputs -------------------------------------------------------------------------------
 

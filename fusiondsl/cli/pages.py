@@ -145,7 +145,8 @@ class _Book:
     # --- conditions -------------------------------------------------------------------------------
 
     def _conditions(self, rule: ir.Rule, targets: Mapping[str, ir.OpDecl]) -> str:
-        own = [("this rule", condition) for condition in rule.where]
+        stated = (*rule.where, *(readers.condition for readers in rule.readers))
+        own = [("this rule", condition) for condition in stated]
         of_targets = [row for name, op in targets.items() for row in _op_conditions(name, op)]
         return self._conditions_table([*own, *of_targets])
 

@@ -16,6 +16,7 @@ from fusiondsl.engine.judge import Judge, Verdict, Verdicts
 from fusiondsl.engine.match import Matcher, Near
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import Place, find_place
+from fusiondsl.engine.readers import misread
 from fusiondsl.engine.recognise import Recogniser
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.report import Fired, Refusal, RefusalKind, Report
@@ -195,7 +196,7 @@ class Run:
             read = [current(value) for _, value in (*site.inputs, *site.kept)]
             return [*read, *site.layers()]
 
-        return find_place(view, site, inputs)
+        return misread(view, site) or find_place(view, site, inputs)
 
     def _commit(self, view: View, site: Site, verdict: Verdict) -> bool:
         place = self.place(view, site)
@@ -215,7 +216,7 @@ class Run:
 
     def refuse(self, site: Site, problem: Problem) -> None:
         """A site whose whole source stands there is left alone."""
-        self._refuse(site.rule, site.anchor, problem, matched=len(site.calls))
+        self._refuse(site.rule, site.anchor, problem, problem.label, matched=len(site.calls))
 
     def _refuse(
         self,

@@ -15,6 +15,7 @@ from fusiondsl.engine.bindings import Bindings
 from fusiondsl.engine.forms import Forms
 from fusiondsl.engine.pattern import Path, reads, references, sinks, walk
 from fusiondsl.engine.predicates import answers_of
+from fusiondsl.engine.readers import ReadersOf, readers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
 from fusiondsl.ir.strata import admitted_forms, strata
@@ -60,6 +61,7 @@ class CompiledRule:
     site_conditions: tuple[ir.Condition, ...]
     admitted: Mapping[int, frozenset[str | None]]
     """By place: names of the forms whose differences the rule allows; None is the op itself."""
+    readers: tuple[ReadersOf, ...]
     stratum: int
     required: tuple[str, ...]
     """Ops that must occur for the rule to match."""
@@ -235,6 +237,7 @@ class _Compiler:
             _free_calls(rule, places),
             tuple(c for c in rule.where if not self._is_static(c)),
             admitted,
+            tuple(readers_of(r, produced[r.value], path.slots, self.program) for r in rule.readers),
             stratum,
             tuple(dict.fromkeys(call.op for call in rule.match)),
             {

@@ -24,6 +24,8 @@ class Problem:
 
     kind: str
     message: str
+    label: str | None = None
+    """Of the condition that refuses."""
 
 
 class TypeBinder:

@@ -217,6 +217,10 @@ class View:
             found = self._calls[node] = self._call(node)
         return found
 
+    def now(self, node: fx.Node) -> Call | None:
+        """The canonical call of a node that may have been rewritten since the view was made."""
+        return self._call(node)
+
     def _call(self, node: fx.Node) -> Call | None:
         target = node.target
         if target is auto_functionalized:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from fusiondsl.diagnostics.source import Span
-from fusiondsl.dims.expr import DType, Expr, Spread
+from fusiondsl.dims.expr import Call as CallExpr
+from fusiondsl.dims.expr import DType, Expr, Keyword, Name, Spread
 
 # --- types -------------------------------------------------------------------------------------
 
@@ -238,6 +239,30 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Readers:
+    """`read_as(value, op.parameter)` in `where`: who may read a value that the rule replaces."""
+
+    label: str | None
+    value: str
+    roles: tuple[tuple[str, str], ...]
+    """(op, parameter): what a reader may be, and what it may read the value as."""
+    given: tuple[tuple[str, str], ...] = ()
+    """(parameter, scalar of the rule): what the reader must be given as well."""
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def condition(self) -> Condition:
+        """As it is written."""
+        roles = (Name(f"{op}.{parameter}") for op, parameter in self.roles)
+        given = tuple(Keyword(parameter, Name(scalar)) for parameter, scalar in self.given)
+        asked = CallExpr(READ_AS, (Name(self.value), *roles), given)
+        return Condition(self.label, asked, self.span)
+
+
+READ_AS = "read_as"
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     name: str
     params: tuple[Param, ...]
@@ -255,6 +280,8 @@ class Rule:
     examples: tuple[Example, ...]
     types: tuple[tuple[str, Type], ...]
     """Inferred type of every tensor value of `match` and `replace`, temporaries included."""
+    readers: tuple[Readers, ...] = ()
+    """Who may read what is replaced; anybody, for values that are not named here."""
     order: int = 0
     """Position in the computed order; 0 is tried first."""
     doc: str | None = None

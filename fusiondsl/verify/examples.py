@@ -51,7 +51,7 @@ def run_example(compiled: CompiledRules, rule: ir.Rule, example: ir.Example) -> 
     """Does the rule fire, or not fire for the reason given, as the example says?"""
     trial = _Trial(compiled, rule, dict(example.bindings))
     try:
-        report = trial.run(_conditions(rule, example))
+        report = trial.run(_conditions(rule, example), example.because)
     except NoSource as error:
         return _without_source(trial, example, error)
     except NoSample as error:
@@ -106,10 +106,11 @@ class _Trial:
         self.rules = CompiledRules(program, _target(compiled.target, facts, answers))
         self.values: dict[str, Any] = {}
 
-    def run(self, conditions: Iterable[ir.Condition]) -> Report:
+    def run(self, conditions: Iterable[ir.Condition], because: str | None = None) -> Report:
         """Applies the rule to its source, sizes chosen to keep the conditions where they can be."""
         self.values = self._choose(tuple(conditions))
-        return self.rules.apply(source_graph(self.rule, self.rules.compiled, self.values))
+        source = source_graph(self.rule, self.rules.compiled, self.values, because)
+        return self.rules.apply(source)
 
     def _choose(self, conditions: tuple[ir.Condition, ...]) -> dict[str, Any]:
         context, fixed = Context.of(self.rules.program), dict(self._fixed())
@@ -127,7 +128,7 @@ class _Trial:
 
     def holds(self, label: str | None) -> str | None:
         """Why the condition with this label is not what refuses, None where it is."""
-        if label is None:
+        if label is None or any(readers.label == label for readers in self.rule.readers):
             return None
         compiled = self.rules.compiled
         scope = {**compiled.constants, **{k: scope_value(v) for k, v in self.values.items()}}

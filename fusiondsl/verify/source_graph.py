@@ -14,6 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fusiondsl import ir
 from fusiondsl.dims import NO_FACTS, Dim
+from fusiondsl.dims import names as names_in
+from fusiondsl.dims.expr import Name, Spread
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled, dtype_table
 from fusiondsl.engine.dryrun import buffer_dtype, buffer_shape, call_scope
@@ -26,19 +28,28 @@ from fusiondsl.ops.scope import Scope, sizes
 _PLACEHOLDER_SCALARS: Mapping[str, Any] = {"int": 1, "float": 1.0, "bool": False}
 """What stands for `_` in the source where the parameter has no default."""
 
+_MADE_UP: Mapping[str, Any] = {**_PLACEHOLDER_SCALARS, "str": "", "layer": "layers.0"}
+"""Scalars of a reader."""
+
 
 class NoSource(Exception):
     """The source cannot be built for these values; the message says why."""
 
 
-def source_graph(rule: ir.Rule, compiled: Compiled, values: Mapping[str, Any]) -> fx.GraphModule:
+def source_graph(
+    rule: ir.Rule,
+    compiled: Compiled,
+    values: Mapping[str, Any],
+    misread: str | None = None,
+) -> fx.GraphModule:
     """A graph of exactly the rule's `match`, its replaced and kept values returned.
 
     `values` has every dim (a spread as a tuple), dtype variable and scalar. Semantic ops are
-    written as our own registered op.
+    written as our own registered op. A value whose readers the rule names is read by one of them
+    instead of being returned, unless that condition has the label `misread`.
     """
     try:
-        return _Builder(rule, compiled, values).build()
+        return _Builder(rule, compiled, values).build(misread)
     except NoSource:
         raise
     except Exception as error:  # a fake or a schema refuses what the example asks for
@@ -59,13 +70,18 @@ class _Builder:
             compiled.bindings, scope, NO_FACTS, compiled.functions, self.dtypes
         )
 
-    def build(self) -> fx.GraphModule:
+    def build(self, misread: str | None) -> fx.GraphModule:
         for param in self.rule.params:
             if isinstance(param.type, ir.TensorType):
                 self._input(param.name, param.type)
         for call in self.rule.match:
             self._write(call)
         names = dict.fromkeys([*(matched for matched, _ in self.rule.outputs), *self.rule.kept])
+        for readers in self.rule.readers:
+            if misread is not None and readers.label == misread:
+                continue
+            self._read(readers)
+            names.pop(readers.value, None)
         self.graph.output(tuple(self.nodes[name] for name in names if name in self.nodes))
         return fx.GraphModule(torch.nn.Module(), self.graph)
 
@@ -90,6 +106,69 @@ class _Builder:
         found = scope.lookup(declared.dtype)
         first = found[0] if isinstance(found, tuple) else found
         return first if isinstance(first, torch.dtype) else self.dtypes[str(first)]
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def _read(self, readers: ir.Readers) -> None:
+        """A call that reads the value as the rule says; what else it takes is made up."""
+        op, parameter = readers.roles[0]
+        decl = self.compiled.program.ops[op]
+        target = overload(decl)
+        binding = None if target is None else self.compiled.bindings.of(target)
+        if target is None or binding is None:
+            raise NoSource(f"this process has no op {decl.torch_name} as declared")
+        value = self.nodes[readers.value]
+        scope = self._scope_of_reader(decl, parameter, _val(value))
+        given = dict(readers.given)
+        args: list[Any] = []
+        for param in decl.call_params:
+            if param.name == parameter:
+                args.append(value)
+            elif param.name in given:
+                args.append(self._operand(ir.Ref(given[param.name])))
+            else:
+                args.append(self._made_up(param, scope, f"{readers.value}_{param.name}"))
+        if binding.mutated:
+            named = dict(zip([a.name for a in binding.arguments], args, strict=True))
+            kwargs = {name: named.get(name) for name in binding.names}
+            self._call(auto_functionalized, (target,), kwargs)
+            return
+        positional, keywords = binding.written(args)
+        self._call(target, positional, keywords)
+
+    def _scope_of_reader(
+        self, decl: ir.OpDecl, parameter: str, value: torch.Tensor
+    ) -> dict[str, Any]:
+        """Sizes of the value as the reader calls them; 1 for others, and its dtype for all."""
+        types = [p.type for p in decl.call_params if isinstance(p.type, ir.TensorType)]
+        scope: dict[str, Any] = {t.dtype: value.dtype for t in types}
+        for dim in (d for t in types for d in t.dims):
+            if isinstance(dim, Spread):
+                scope[dim.name] = (1,)
+            scope.update((name, 1) for name in names_in(dim) if not isinstance(dim, Spread))
+        (read,) = (p.type for p in decl.call_params if p.name == parameter)
+        assert isinstance(read, ir.TensorType)
+        trailing = [d for d in read.dims if not isinstance(d, Spread)]
+        split = value.dim() - len(trailing)
+        for dim in (d for d in read.dims if isinstance(d, Spread)):
+            scope[dim.name] = tuple(value.shape[:split])
+        for dim, size in zip(trailing, value.shape[split:], strict=True):
+            if isinstance(dim, Name):
+                scope[dim.id] = size
+        return scope
+
+    def _made_up(self, param: ir.Param, values: dict[str, Any], name: str) -> Any:
+        if isinstance(param.type, ir.ScalarType):
+            return None if param.type.optional else _MADE_UP[param.type.kind]
+        if param.type.optional:
+            return None
+        scope = Scope(values, Context.of(self.compiled.program))
+        shape = [int(size) for size in sizes(param.type.dims, scope)]
+        with self.graph.inserting_before(next(iter(self.graph.nodes))):
+            node = self.graph.placeholder(name)
+        with self.mode:
+            node.meta["val"] = torch.empty(shape, dtype=self._dtype(param.type, scope))
+        return node
 
     # --- calls ---------------------------------------------------------------------------------
 

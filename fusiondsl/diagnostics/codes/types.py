@@ -174,4 +174,11 @@ CODES: dict[str, CodeInfo] = {
         "a parameter that the meaning does not say",
         "A derived source can only bind parameters that the meaning of the target reads.",
     ),
+    "FD235": CodeInfo(
+        "`read_as` asks nothing",
+        "`read_as(value, op.parameter, ...)` is a condition of its own in the `where` of a rule: "
+        "whoever reads `value`, which the rule replaces, reads it as one of these parameters. "
+        "`name = scalar` says what else the reader is given.",
+        "where { attended: read_as(k, attention.key, l = layer) }",
+    ),
 }
