@@ -190,6 +190,8 @@ def _values(
         low, high = (122, 131) if is_scale and dtype == torch.uint8 else (0, 100)
         if dtype == torch.uint8 and not is_scale:
             high = 256
+        if dtype == torch.int64:  # a row of another argument
+            high = LEADING[0]
         return torch.randint(low, high, shape, generator=generator).to(dtype)
     normal = torch.randn(shape, generator=generator)
     return (normal.abs() * 0.1 + 0.01 if is_scale else normal).to(dtype)

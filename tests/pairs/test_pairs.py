@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 import fusiondsl
-from fusiondsl import CompiledRules, Target
+from fusiondsl import Answer, CompiledRules, Target
 from fusiondsl.graphs import ReadGraph, read
 from fusiondsl.resources import patterns_root
 from tests.pairs.values import RESHAPES, Values
@@ -25,7 +25,11 @@ PAIRS: dict[str, dict[str, Any]] = {row["stem"]: row for row in INDEX["pairs"]}
 @cache
 def rules(arch: str) -> CompiledRules:
     target = Target(
-        arch=arch, tp_size=INDEX["tp_size"], tp_group=INDEX["tp_group"], facts=INDEX["facts"]
+        arch=arch,
+        tp_size=INDEX["tp_size"],
+        tp_group=INDEX["tp_group"],
+        facts=INDEX["facts"],
+        answers=tuple(Answer(**answer) for answer in INDEX["answers"]),
     )
     return fusiondsl.load(patterns_root()).compile(target)
 
@@ -35,11 +39,15 @@ def graph(name: str, arch: str) -> ReadGraph:
     return only
 
 
+def tokens(stem: str) -> range:
+    first, last = PAIRS[stem].get("tokens", INDEX["tokens"])
+    return range(first, last + 1)
+
+
 def rewritten(stem: str) -> tuple[ReadGraph, fusiondsl.Report]:
     row = PAIRS[stem]
     before = graph(f"{stem}.before.txt", row["arch"])
-    first, last = INDEX["tokens"]
-    report = rules(row["arch"]).apply(before.gm, tokens=range(first, last + 1))
+    report = rules(row["arch"]).apply(before.gm, tokens=tokens(stem))
     return before, report
 
 
@@ -78,8 +86,7 @@ def test_same_values_by_the_same_fused_op(stem: str) -> None:
 def test_a_second_application_changes_nothing(stem: str) -> None:
     ours, _ = rewritten(stem)
     code = ours.gm.code
-    first, last = INDEX["tokens"]
-    again = rules(PAIRS[stem]["arch"]).apply(ours.gm, tokens=range(first, last + 1))
+    again = rules(PAIRS[stem]["arch"]).apply(ours.gm, tokens=tokens(stem))
     assert not again.fired
     assert ours.gm.code == code
 

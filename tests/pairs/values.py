@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized
 
 from fusiondsl.dims.expr import Expr, Literal, Name, Sequence
 from fusiondsl.graphs.opaque import OpaqueOp
@@ -50,6 +51,8 @@ class Values:
         assert node.op == "call_function", node
         if node.target in _ZEROS or (node.target in _FULL and node.args[1] == 0):
             return ("zeros", *_form(val))
+        if node.target is aten.empty.memory_format:
+            return _buffer(val)
         if node.target in RESHAPES:
             return self._reshaped(node)
         if node.target is aten.clone.default:  # outputs of a graph never share memory
@@ -65,12 +68,16 @@ class Values:
     def _reshaped(self, node: fx.Node) -> Value:
         source = node.args[0]
         assert isinstance(source, fx.Node)
+        # Of several reshapes in a row only the last counts.
+        while source.target in RESHAPES:
+            if _form(source.meta["val"]) == _form(node.meta["val"]):
+                return self._known[source]
+            source = source.args[0]
+            assert isinstance(source, fx.Node)
         value = self._known[source]
         if _form(source.meta["val"]) == _form(node.meta["val"]):
             return value
-        # Of several reshapes in a row only the last counts.
-        inner = value[1] if value[0] == "reshape" else value
-        return ("reshape", inner, *_form(node.meta["val"]))
+        return ("reshape", value, *_form(node.meta["val"]))
 
     def _item(self, node: fx.Node) -> Value:
         source, index = node.args
@@ -79,7 +86,8 @@ class Values:
         decl = self._ours.get(_torch_name(source))
         if decl is None:
             return ("item", self._known[source], index)
-        return ("item", self._known[source], _position(decl, _impl(decl), index))
+        result = decl.results[index].name
+        return ("item", self._known[source], _position(decl, _impl(decl), result))
 
     def _slice(self, node: fx.Node) -> Value:
         source, dim, *rest = node.args
@@ -94,8 +102,11 @@ class Values:
         if decl is not None:
             return self._lowered(node, decl)
         args = [self._argument(arg) for arg in node.args]
-        kwargs = sorted((key, self._argument(arg)) for key, arg in node.kwargs.items())
-        return ("call", name, self._trimmed(name, args), tuple(kwargs))
+        kwargs = {key: self._argument(arg) for key, arg in node.kwargs.items()}
+        if node.target is auto_functionalized:
+            # A buffer that is made for the call says nothing but its form.
+            return ("call", _name_of(node.args[0]), (), _sorted(kwargs))
+        return ("call", name, self._trimmed(name, args), _sorted(kwargs))
 
     def _lowered(self, node: fx.Node, decl: OpDecl) -> Value:
         impl = _impl(decl)
@@ -103,8 +114,14 @@ class Values:
         bound.update(node.kwargs)
         name = impl.location.removeprefix("torch:")
         args = [self._argument(_evaluate(expr, bound)) for expr in impl.args]
-        assert not impl.kwargs
-        return ("call", name, self._trimmed(name, args), ())
+        buffers = dict(zip((r.name for r in decl.results), node.meta["val"], strict=True))
+        kwargs = {
+            key: _buffer(buffers[expr.id])
+            if isinstance(expr, Name) and expr.id in buffers
+            else self._argument(_evaluate(expr, bound))
+            for key, expr in impl.kwargs
+        }
+        return ("call", name, self._trimmed(name, args), _sorted(kwargs))
 
     def _trimmed(self, name: str, args: list[Value]) -> tuple[Value, ...]:
         """Arguments without trailing ones that are the default."""
@@ -125,24 +142,39 @@ def _form(val: Any) -> tuple[Any, ...]:
     return str(tuple(val.shape)), str(tuple(val.stride())), val.dtype, str(val.device)
 
 
+def _buffer(val: Any) -> Value:
+    return ("buffer", *_form(val))
+
+
+def _sorted(kwargs: dict[str, Value]) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(kwargs.items()))
+
+
 def _torch_name(node: fx.Node) -> str:
-    target = node.target
+    return _name_of(node.target)
+
+
+def _name_of(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name if target._overloadname == "default" else str(target)
     if isinstance(target, OpaqueOp):
         plain = target.torch_name is not None and target.overload == "default"
         return str(target.torch_name) if plain else target.name
-    return name_of(target)  # type: ignore[arg-type]
+    return name_of(target)
 
 
 def _impl(decl: OpDecl) -> Impl:
     return next(impl for impl in decl.impls if impl.location.startswith("torch:"))
 
 
-def _position(decl: OpDecl, impl: Impl, index: int) -> int:
-    assert isinstance(impl.results, Sequence)
-    names = [item.id for item in impl.results.items if isinstance(item, Name)]
-    return names.index(decl.results[index].name)
+def _position(decl: OpDecl, impl: Impl, result: str) -> int:
+    """Which item of the call it is: what is returned, then what is written."""
+    shape = impl.results
+    returned = shape.items if isinstance(shape, Sequence) else () if shape is None else (shape,)
+    results = {r.name for r in decl.results}
+    written = [e for _, e in impl.kwargs if isinstance(e, Name) and e.id in results]
+    names = [item.id for item in (*returned, *written) if isinstance(item, Name)]
+    return names.index(result)
 
 
 def _evaluate(expr: Expr, bound: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 Reference: TypeAlias = Callable[..., Any]
 """Takes the op's call arguments in order; returns its one result or a tuple of them."""
 
-_FAMILIES = ("collectives", "fp8", "mx")
+_FAMILIES = ("attention", "collectives", "fp8", "mx")
 
 _references: dict[str, Reference] = {}
 
