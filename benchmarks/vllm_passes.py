@@ -1,0 +1,437 @@
+"""What vLLM 0.32's own passes for AITER cost, against rules that do the same, on the same graph.
+
+`python -m benchmarks.vllm_passes`, with the Python of an environment that has vLLM, prints Markdown
+tables; with `--check` it fails below the targets. CPU time of one process with one torch thread;
+medians of repetitions run in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from statistics import median
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.fx_utils import FakeTensorUpdater
+from torch._inductor.pattern_matcher import PatternMatcherPass
+from torch._inductor.virtualized import V
+
+import fusiondsl
+from benchmarks.timing import Pair, Spread, cpu_ms, interleave
+from fusiondsl import artifact, ir
+from fusiondsl.resources import patterns_root
+from tests.pairs.values import Values
+from tests.support.rocm_vllm import PASSES, TP_GROUP, TP_SIZE, RocmVllm
+
+CUSTOM_OPS = ("+quant_fp8", "+silu_and_mul")
+TOKENS = range(1, 8193)
+RUNS = 5
+"""How often a repetition runs what takes milliseconds."""
+
+FACTS = ("env.aiter", "env.vllm", "env.aiter_dynamic_hidden", "env.aiter_allreduce_group_quant")
+TARGET = fusiondsl.Target(
+    arch="gfx950", tp_size=TP_SIZE, tp_group=TP_GROUP, facts=dict.fromkeys(FACTS, True)
+)
+
+EQUIVALENT = (
+    "allreduce_rms_norm",
+    "allreduce_add_rms_norm",
+    "allreduce_gemma_rms_norm",
+    "allreduce_add_gemma_rms_norm",
+    "allreduce_rms_norm_group_quant",
+    "allreduce_add_rms_norm_group_quant",
+    "allreduce_add_rms_norm_group_quant_with_norm",
+    "rms_norm_per_token_quant",
+    "add_rms_norm_per_token_quant",
+    "rms_norm_group_quant",
+    "add_rms_norm_group_quant",
+    "gated_rms_norm_group_quant",
+    "gated_rms_norm_flat_group_quant",
+    "silu_mul_group_quant",
+    "add_rms_norm_pad_beside",
+    "mla_dual_rms_norm",
+    "mla_dual_rms_norm_per_token_quant",
+    "mla_dual_rms_norm_group_quant",
+)
+"""The rules for what the five passes have patterns for."""
+
+LOAD, LOAD_IN_PASS = "equivalent rules, ready", "equivalent rules, registered"
+LOAD_ALL = "full library, ready"
+APPLY, APPLY_IN_PASS = "as a graph pass", "in a `PatternMatcherPass`"
+NOTHING, FUSED = "another model", "the same graph, fused"
+
+MIN_RATIO = {
+    LOAD: 100.0,
+    APPLY: 200.0,
+    APPLY_IN_PASS: 45.0,
+    NOTHING: 100.0,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    what: str
+    """Patterns, sites or nodes: what the time is spent on."""
+    times: Pair
+    equal: bool = True
+
+    @property
+    def target(self) -> float | None:
+        return MIN_RATIO.get(self.name)
+
+    @property
+    def good(self) -> bool:
+        return self.equal and (self.target is None or self.times.ratio.median >= self.target)
+
+
+# --- the rules ------------------------------------------------------------------------------------
+
+
+def equivalent(program: ir.Program) -> ir.Program:
+    """The program with those rules only, and with the ops they need."""
+    rules = tuple(rule for rule in program.rules if rule.name in EQUIVALENT)
+    assert len(rules) == len(EQUIVALENT)
+    needed: set[str] = set()
+    found = [op for rule in rules for op in (*_called(rule.match), *_called(rule.replace))]
+    while found:
+        name = found.pop()
+        if name not in needed and name in program.ops:
+            needed.add(name)
+            found += _mentioned(program.ops[name])
+    ops = {name: decl for name, decl in program.ops.items() if name in needed}
+    return replace(program, rules=rules, ops=ops)
+
+
+def _mentioned(decl: ir.OpDecl) -> Iterator[str]:
+    for form in decl.forms:
+        yield from _called(form.body)
+    yield from _called(decl.means or ())
+
+
+def _called(steps: Sequence[ir.Step]) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, ir.Call):
+            yield step.op
+        else:
+            yield from _called(step.then)
+            yield from _called(step.otherwise)
+
+
+def ready(data: bytes) -> fusiondsl.CompiledRules:
+    """Rules from an artifact's bytes, so far that the next graph can be rewritten."""
+    loaded = artifact.loads(data)
+    rules = fusiondsl.CompiledRules(loaded.program, loaded.target)
+    assert rules.plan.strata
+    return rules
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+def compare_load(vllm: RocmVllm, program: ir.Program, repetitions: int) -> list[Row]:
+    """Artifacts in memory, against building all passes; both sides did so before."""
+    ours, library = (artifact.dumps(p, TARGET) for p in (equivalent(program), program))
+
+    def registered() -> None:
+        ready(ours).register(PatternMatcherPass(), tokens=TOKENS)
+
+    ways: dict[str, Callable[[], object]] = {
+        LOAD: partial(ready, ours),
+        LOAD_IN_PASS: registered,
+        LOAD_ALL: partial(ready, library),
+    }
+    build = partial(_build_all, vllm)
+    patterns = sum(map(_patterns, build()))
+    for way in ways.values():
+        way()
+    times = interleave(
+        partial(cpu_ms, build), [partial(_median_ms, way) for way in ways.values()], repetitions
+    )
+    what = {LOAD: ours, LOAD_IN_PASS: ours, LOAD_ALL: library}
+    return [
+        Row(name, f"{patterns} patterns, {len(what[name]):,} bytes", pair)
+        for name, pair in zip(ways, times, strict=True)
+    ]
+
+
+def _build_all(vllm: RocmVllm) -> list[Any]:
+    return [vllm.build(name, CUSTOM_OPS) for name in PASSES]
+
+
+def _patterns(fusion_pass: Any) -> int:
+    return sum(map(len, _matcher(fusion_pass).patterns.values()))
+
+
+def _matcher(fusion_pass: Any) -> PatternMatcherPass:
+    matcher: PatternMatcherPass = (
+        fusion_pass.pm_pass if hasattr(fusion_pass, "pm_pass") else fusion_pass.patterns
+    )
+    return matcher
+
+
+def _median_ms(action: Callable[[], object]) -> float:
+    return median(cpu_ms(action) for _ in range(RUNS))
+
+
+# --- applying -------------------------------------------------------------------------------------
+
+
+Rewrite = Callable[[fx.GraphModule], object]
+
+
+class Bench:
+    """One graph, and the ways to rewrite it."""
+
+    def __init__(self, vllm: RocmVllm, passes: Sequence[Any], graph: fx.GraphModule) -> None:
+        self.vllm = vllm
+        self.passes = passes
+        self.graph = graph
+        self._clone = import_module("benchmarks.model_graph").clone
+
+    def theirs(self, module: fx.GraphModule) -> None:
+        for fusion_pass in self.passes:
+            fusion_pass(module.graph)
+
+    def rewritten(self, rewrite: Rewrite) -> fx.GraphModule:
+        copy = self.copy()
+        rewrite(copy)
+        self.vllm.clean_up(copy)
+        return copy
+
+    def copy(self) -> fx.GraphModule:
+        copy: fx.GraphModule = self._clone(self.graph)
+        return copy
+
+    def ms(self, rewrite: Rewrite, runs: int) -> float:
+        copies = [self.copy() for _ in range(runs)]
+        return median(cpu_ms(partial(rewrite, copy)) for copy in copies)
+
+    def compare(self, ways: dict[str, Rewrite], repetitions: int) -> list[Pair]:
+        return interleave(
+            lambda: self.ms(self.theirs, 1),
+            [partial(self.ms, rewrite, RUNS) for rewrite in ways.values()],
+            repetitions,
+        )
+
+
+def graph_pass(rules: fusiondsl.CompiledRules) -> Rewrite:
+    return lambda module: rules.apply(module.graph, tokens=TOKENS)
+
+
+def pattern_pass(rules: fusiondsl.CompiledRules) -> Rewrite:
+    """The registrations, run as often as they ask for: one of the fusions is a chain."""
+    patterns = PatternMatcherPass()
+    registration = rules.register(patterns, tokens=TOKENS)
+
+    def run(module: fx.GraphModule) -> None:
+        patterns.apply(module.graph)
+        while registration.again:
+            patterns.apply(module.graph)
+
+    return run
+
+
+def compare_apply(
+    bench: Bench, fused: fx.GraphModule, rules: fusiondsl.CompiledRules, repetitions: int
+) -> list[Row]:
+    """Rewrite copies of the graph in turn; `fused` is what vLLM makes of it."""
+    ways = {APPLY: graph_pass(rules), APPLY_IN_PASS: pattern_pass(rules)}
+    expected = described(fused, rules.program)
+    assert expected != described(bench.graph, rules.program)
+    equal = {
+        name: described(bench.rewritten(rewrite), rules.program) == expected
+        for name, rewrite in ways.items()
+    }
+    fired = sum(rules.apply(bench.copy(), tokens=TOKENS).counts.values())
+    what = f"{len(bench.graph.graph.nodes):,} nodes, {fired} rewritings"
+    pairs = bench.compare(ways, repetitions)
+    return [Row(name, what, pair, equal[name]) for name, pair in zip(ways, pairs, strict=True)]
+
+
+def compare_nothing(
+    benches: dict[str, Bench], rules: fusiondsl.CompiledRules, repetitions: int
+) -> list[Row]:
+    """Graphs in which neither side finds anything, with all shipped rules loaded."""
+    rows = []
+    for name, bench in benches.items():
+        assert not rules.apply(bench.copy(), tokens=TOKENS).fired
+        (pair,) = bench.compare({name: graph_pass(rules)}, repetitions)
+        rows.append(Row(name, f"{len(bench.graph.graph.nodes):,} nodes", pair))
+    return rows
+
+
+# --- the same graph -------------------------------------------------------------------------------
+
+
+class _Shared(Values):
+    """Expressions in which a value that is used again is named, not repeated."""
+
+    def __init__(self, program: ir.Program) -> None:
+        defaults: dict[str, list[list[Any]]] = {
+            "vllm::rocm_aiter_fused_allreduce_rmsnorm": [[4, False]]
+        }
+        super().__init__(program, defaults)
+        self.names: dict[Any, tuple[str, int]] = {}
+
+    def _value(self, node: fx.Node) -> tuple[Any, ...]:
+        value = super()._value(node)
+        if value[0] not in ("call", "item", "slice"):
+            return value
+        return self.names.setdefault(value, ("value", len(self.names)))
+
+
+def described(module: fx.GraphModule, program: ir.Program) -> tuple[object, object]:
+    """All that a graph computes and returns, sizes by their value and our ops by the kernel."""
+    shared = _Shared(program)
+    outputs = shared.outputs(module.graph)
+    written: dict[tuple[str, int], object] = {}
+    for value, name in shared.names.items():
+        written[name] = hash(_resolved(value, written))
+    return sorted(map(str, written.values())), [_resolved(value, written) for value in outputs]
+
+
+def _resolved(value: Any, written: dict[tuple[str, int], object]) -> Any:
+    """The value with names that do not depend on the order of nodes."""
+    if value in written:
+        return written[value]
+    if isinstance(value, tuple):
+        return tuple(_resolved(part, written) for part in value)
+    return value
+
+
+# --- what follows in Inductor ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Update:
+    """A pass and Inductor's FakeTensorUpdater behind it."""
+
+    name: str
+    total: Spread
+    update: Spread
+    redone: int
+    """Nodes whose value the updater replaced."""
+
+
+def measure_updates(bench: Bench, ways: dict[str, Rewrite], repetitions: int) -> list[Update]:
+    measured: dict[str, list[tuple[float, float, int]]] = {name: [] for name in ways}
+    for _ in range(repetitions):
+        for name, rewrite in ways.items():
+            measured[name].append(_update(bench, rewrite))
+    return [
+        Update(
+            name,
+            Spread.of(a + b for a, b, _ in rows),
+            Spread.of(b for _, b, _ in rows),
+            rows[0][2],
+        )
+        for name, rows in measured.items()
+    ]
+
+
+def _update(bench: Bench, rewrite: Rewrite) -> tuple[float, float, int]:
+    """Milliseconds of the pass, of the update, and how many values changed in it."""
+    copy = bench.copy()
+    updater = FakeTensorUpdater(copy)
+    rewriting = cpu_ms(partial(rewrite, copy))
+    bench.vllm.clean_up(copy)
+    redone: list[int] = []
+    with V.set_fake_mode(_fake_mode(copy)):
+        updating = cpu_ms(lambda: redone.append(updater.incremental_update()))
+    return rewriting, updating, redone[0]
+
+
+def _fake_mode(module: fx.GraphModule) -> Any:
+    return next(
+        node.meta["val"].fake_mode
+        for node in module.graph.nodes
+        if isinstance(node.meta.get("val"), torch._subclasses.FakeTensor)
+    )
+
+
+def without_values(rewrite: Rewrite) -> Rewrite:
+    """The same rewriting by a pass that leaves it to Inductor what its new nodes are."""
+
+    def run(module: fx.GraphModule) -> None:
+        before = set(module.graph.nodes)
+        rewrite(module)
+        for node in module.graph.nodes:
+            if node not in before:
+                node.meta.pop("val", None)
+
+    return run
+
+
+# --- printing -------------------------------------------------------------------------------------
+
+
+def print_rows(title: str, rows: Sequence[Row], digits: int = 1) -> None:
+    print(f"| {title} | | vLLM, ms | fusiondsl, ms | ratio | target | same graph |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        target = "" if row.target is None else f">= {row.target:.0f}"
+        missed = "" if row.good else " missed"
+        print(
+            f"| {row.name} | {row.what} | {row.times.left.format(0)} |"
+            f" {row.times.right.format(digits)} | {row.times.ratio.format(0)} |"
+            f" {target}{missed} | {'yes' if row.equal else 'NO'} |"
+        )
+    print()
+
+
+def print_updates(updates: Sequence[Update]) -> None:
+    print("| pass and FakeTensorUpdater | together, ms | updater, ms | values replaced |")
+    print("|---|---|---|---|")
+    for update in updates:
+        print(
+            f"| {update.name} | {update.total.format(0)} | {update.update.format(0)} |"
+            f" {update.redone:,} |"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.vllm_passes", description=__doc__)
+    parser.add_argument("--layers", type=int, default=80)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help="fail below the targets")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    vllm = RocmVllm("gfx950")
+    graphs = import_module("benchmarks.vllm_graph")  # its ops stand in where vLLM has none
+    shape = graphs.LatentShape(layers=options.layers)
+    program = fusiondsl.load(patterns_root()).program
+
+    loads = compare_load(vllm, program, options.repetitions)
+    print_rows("load", loads)
+    sys.stdout.flush()
+    passes = _build_all(vllm)
+    bench = Bench(vllm, passes, graphs.LatentDecoder(shape, TP_GROUP).build())
+    rules = ready(artifact.dumps(equivalent(program), TARGET))
+    fused = bench.rewritten(bench.theirs)
+    applied = compare_apply(bench, fused, rules, options.repetitions)
+    print_rows("apply", applied)
+    plain = Bench(vllm, passes, graphs.PlainDecoder(shape, TP_GROUP).build())
+    again = Bench(vllm, passes, fused)
+    library = ready(artifact.dumps(program, TARGET))
+    nothing = compare_nothing({NOTHING: plain, FUSED: again}, library, options.repetitions)
+    print_rows("nothing to match", nothing)
+    ways = {
+        "vLLM": bench.theirs,
+        "fusiondsl": graph_pass(rules),
+        "fusiondsl, without values of its new nodes": without_values(graph_pass(rules)),
+        "nothing": lambda _module: None,
+    }
+    print_updates(measure_updates(bench, ways, min(options.repetitions, 3)))
+    good = all(row.good for row in (*loads, *applied, *nothing))
+    return int(options.check and not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
