@@ -6,6 +6,7 @@ import keyword
 import operator
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -66,6 +67,7 @@ class GraphBuilder:
         aliases = self._aliases()
         for param in self.text.params:
             self._guarded(partial(self._placeholder, param, aliases), param.span)
+        self._guarded(self._defaults_last, self.text.span)
         self._body()
         self._guarded(self._output, self.text.span)
         if self._diagnostics.has_errors:
@@ -73,6 +75,13 @@ class GraphBuilder:
             return fx.GraphModule({}, _empty())
         complete(self._graph, self._annotations)
         return fx.GraphModule(self._root, self._graph, self.text.path[-1])
+
+    def _defaults_last(self) -> None:
+        params = self.text.params
+        for before, param in pairwise(params):
+            if before.default is not None and param.default is None:
+                message = f"`{param.name}` needs a default, as `{before.name}` before it has one"
+                raise BadText("FD605", message, param.span)
 
     def _body(self) -> None:
         statements = iter(self.text.body)

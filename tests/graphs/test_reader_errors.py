@@ -49,6 +49,7 @@ X = 'x: "f32[4][1]cpu"'
         (body("y = f(a = 1, a = 2)", returned="y"), "FD605", "a"),
         (body("y = torch.neg(" + "9" * 100 + ")", returned="y"), "FD607", "9" * 100),
         (body(params="class", returned="()"), "FD605", "class"),
+        (body(params=f"s = 1, {X}", returned="x"), "FD605", "x"),
         ("just prose\nwithout any graph\n", "FD604", ""),
         ("\n", "FD604", ""),
     ],
