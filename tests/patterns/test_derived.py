@@ -21,7 +21,10 @@ SHIPPED = {rule.name: rule for rule in load("fusiondsl:rocm_aiter").program.rule
 
 @pytest.mark.parametrize("name", RULES)
 def test_same_rule_up_to_names(name: str) -> None:
-    assert canonical(SHIPPED[name]) == canonical(RULES[name])
+    # Among which rules it goes first is said, not derived.
+    shipped = replace(SHIPPED[name], before=(), after=())
+    written = replace(RULES[name], before=(), after=())
+    assert canonical(shipped) == canonical(written)
 
 
 def test_these_are_derived() -> None:

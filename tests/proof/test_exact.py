@@ -95,7 +95,7 @@ def test_the_property_says_something() -> None:
     levels: Counter[tuple[Level, bool]] = Counter()
 
     @given(trees(), st.randoms(use_true_random=False))
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=80, deadline=None, database=None, derandomize=True)
     def count(tree: Tree, choices: random.Random) -> None:
         one, other = (written(tree, choices.randrange) for _ in range(2))
         levels[checked(one, other)[1].level, one == other] += 1
