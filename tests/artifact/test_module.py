@@ -16,6 +16,7 @@ import fusiondsl
 from fusiondsl import artifact, ir
 from fusiondsl.diagnostics import Source, Span
 from fusiondsl.dims import expr
+from fusiondsl.syntax.limits import MAX_NESTING
 from fusiondsl.target import Answer, Target
 
 TARGET = Target("gfx950", 8, "tp:0", {"model.hidden_size": 4096, "env.aiter": True})
@@ -134,7 +135,7 @@ def test_names_that_meet_are_told_apart() -> None:
 
 def test_deep_and_shared_expressions_have_names() -> None:
     deep: expr.Expr = expr.Name("x")
-    for _ in range(240):
+    for _ in range(MAX_NESTING - 1):
         deep = expr.Unary("-", deep)
     shared: expr.Expr = expr.Name("x")
     for _ in range(16):
