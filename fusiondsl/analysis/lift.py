@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
@@ -70,6 +70,11 @@ class _Spelling:
     def rank(self) -> tuple[int, str]:
         return len(self.form.differs), self.decl.name
 
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The ops it cannot be without."""
+        return frozenset(call.op for call in self.form.body if call.op != "prim.cast")
+
 
 @dataclass(frozen=True)
 class _State:
@@ -84,6 +89,34 @@ class _State:
     """Values that are of the dtype already to which the form casts them."""
     views: tuple[tuple[str, str], ...] = ()
     """Views of the form and of the body that have to be of one shape."""
+
+    # not `dataclasses.replace`, which takes several times as long
+
+    def with_operand(self, name: str, operand: Operand, covered: frozenset[int]) -> _State:
+        operands = {**self.operands, name: operand}
+        return _State(operands, self.values, covered, self.same, self.plain_casts, self.views)
+
+    def with_value(
+        self,
+        name: str,
+        value: str,
+        *,
+        covered: frozenset[int] | None = None,
+        plain_casts: tuple[tuple[str, Operand], ...] | None = None,
+        views: tuple[tuple[str, str], ...] | None = None,
+    ) -> _State:
+        return _State(
+            self.operands,
+            {**self.values, name: value},
+            self.covered if covered is None else covered,
+            self.same,
+            self.plain_casts if plain_casts is None else plain_casts,
+            self.views if views is None else views,
+        )
+
+    def with_same(self, wanted: Operand, actual: Operand) -> _State:
+        same = (*self.same, (wanted, actual))
+        return _State(self.operands, self.values, self.covered, same, self.plain_casts, self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +139,7 @@ def lift(
     done: list[Lifted] = []
     body = _Body(list(steps), results, facts)
     for _ in steps:  # each round leaves fewer steps
-        found = min(body.find(spellings), key=lambda f: f.preference, default=None)
+        found = body.best(spellings)
         if found is None:
             break
         done.append(Lifted(found.call, found.spelling.form.name, found.spelling.form.differs))
@@ -147,12 +180,25 @@ class _Body:
                 readers.setdefault(name, set()).add(index)
         return readers
 
-    def find(self, spellings: Iterable[_Spelling]) -> Iterator[_Found]:
+    def best(self, spellings: Iterable[_Spelling]) -> _Found | None:
+        """What is preferred, the first of equals; what cannot be preferred is not looked for."""
         present = {step.op for step in self.steps}
+        best: _Found | None = None
         for spelling in spellings:
-            wanted = {call.op for call in spelling.form.body if call.op != "prim.cast"}
-            if wanted <= present:
-                yield from self._places(spelling)
+            if not spelling.wanted <= present:
+                continue
+            if best is not None and self._at_best(spelling) >= best.preference:
+                continue
+            for found in self._places(spelling):
+                if best is None or found.preference < best.preference:
+                    best = found
+        return best
+
+    def _at_best(self, spelling: _Spelling) -> tuple[int, int, str]:
+        """The preference if everything were covered that can be: the form, and casts before it."""
+        casts = sum(step.op == "prim.cast" for step in self.steps)
+        most = len(spelling.form.body) + min(casts, len(spelling.decl.call_params))
+        return (-min(most, len(self.steps)), *spelling.rank)
 
     def _places(self, spelling: _Spelling) -> Iterator[_Found]:
         matcher = _Matcher(spelling, self)
@@ -166,6 +212,8 @@ class _Body:
         self, matcher: _Matcher, root: str, others: Sequence[str], value: str
     ) -> Iterator[_Found]:
         for state in matcher.value(root, Ref(value), _State({}, {}, frozenset())):
+            if matcher.call(state) is None:
+                continue  # further results read the same operands, and only ask for more
             for whole in matcher.others(others, state):
                 call = matcher.call(whole)
                 if call is not None and self._is_closed(whole, call):
@@ -242,7 +290,7 @@ class _Matcher:
     def _param(self, name: str, actual: Operand, state: _State) -> Iterator[_State]:
         if name not in state.operands:
             yield from self._behind_plain_cast(name, actual, state)
-            yield replace(state, operands={**state.operands, name: actual})
+            yield state.with_operand(name, actual, state.covered)
         elif state.operands[name] == actual:
             yield state
 
@@ -256,8 +304,7 @@ class _Matcher:
         if not isinstance(source, Ref) or not isinstance(dtype, Const):
             return
         if isinstance(dtype.value, DType) and self._may_be_plain(source.name, dtype):
-            operands = {**state.operands, name: source}
-            yield replace(state, operands=operands, covered=state.covered | {made[0]})
+            yield state.with_operand(name, source, state.covered | {made[0]})
 
     def _made(self, name: str, actual: Ref, state: _State) -> Iterator[_State]:
         index, position = self.made_by[name]
@@ -265,24 +312,18 @@ class _Matcher:
         made = self.body.made_by.get(actual.name)
         step = None if made is None or made[1] != position else self.body.steps[made[0]]
         if made is not None and step is not None and step.op == wanted.op:
-            known = replace(
-                state,
-                values={**state.values, name: actual.name},
-                covered=state.covered | {made[0]},
-            )
+            covered = state.covered | {made[0]}
             if step.op == "prim.view":
-                viewed = replace(known, views=(*known.views, (name, actual.name)))
+                views = (*state.views, (name, actual.name))
+                viewed = state.with_value(name, actual.name, covered=covered, views=views)
                 yield from self._operand(wanted.args[0], step.args[0], viewed)
             else:
+                known = state.with_value(name, actual.name, covered=covered)
                 yield from self._call(wanted, step, known)
         if wanted.op == "prim.cast" and self._may_be_plain(actual.name, wanted.args[1]):
             assert isinstance(wanted.args[0], Ref)
-            cast = (actual.name, wanted.args[1])
-            known = replace(
-                state,
-                values={**state.values, name: actual.name},
-                plain_casts=(*state.plain_casts, cast),
-            )
+            casts = (*state.plain_casts, (actual.name, wanted.args[1]))
+            known = state.with_value(name, actual.name, plain_casts=casts)
             yield from self.value(wanted.args[0].name, actual, known)
 
     def _may_be_plain(self, name: str, dtype: Operand) -> bool:
@@ -327,7 +368,7 @@ class _Matcher:
             case Const() if not isinstance(wanted.value, DType):
                 return
             case _:
-                yield replace(state, same=(*state.same, (wanted, actual)))
+                yield state.with_same(wanted, actual)
 
     def others(self, roots: Sequence[str], state: _State) -> Iterator[_State]:
         """Results that hang on what is found already; one that is not there is left out."""
