@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from fusiondsl.analysis.side import Side, tensors_of
+from fusiondsl.analysis.side import Side, tensors_in
 from fusiondsl.decl.primitives import PRIMITIVES
 from fusiondsl.ir.program import Anything, Call, Const, ListOf, Operand, Ref
 
@@ -214,6 +214,7 @@ class _Search:
         self.pairs = pairs
         self.literals = literals
         self._steps = 0
+        self._ordered: dict[int, list[tuple[tuple[Operand, ...], list[str]]]] = {}
 
     def states(self, state: _State, position: int) -> Iterator[_State]:
         """With every pair shared that can be, then with fewer."""
@@ -285,7 +286,7 @@ class _Search:
         for i, j in self.pairs:
             if state.shared.get(i) == j:
                 continue
-            scalars = self._would_be_one(state, self.left.calls[i], self.right.calls[j])
+            scalars = self._would_be_one(state, i, j)
             if scalars is None:
                 continue
             if self.literals and all(_same(a, b) for a, b in scalars):
@@ -293,15 +294,21 @@ class _Search:
             found.append(scalars)
         return tuple(found)
 
-    def _would_be_one(self, state: _State, mine: Call, other: Call) -> Scalars | None:
+    def _would_be_one(self, state: _State, i: int, j: int) -> Scalars | None:
         """The scalars of two calls on equal tensors, None where the tensors differ."""
-        for order in _orders(other):
-            if [*tensors_of(replace(other, args=order))] == [
-                state.values.get(name, "") for name in tensors_of(mine)
-            ]:
-                flat = zip(_flat(mine.args), _flat(order), strict=False)
+        read = [state.values.get(name, "") for name in self.left.reads[i]]
+        for order, tensors in self._orders_of(j):
+            if read == tensors:
+                flat = zip(_flat(self.left.calls[i].args), _flat(order), strict=False)
                 return tuple((a, b) for a, b in flat if not isinstance(a, Ref))
         return None
+
+    def _orders_of(self, j: int) -> list[tuple[tuple[Operand, ...], list[str]]]:
+        """The arguments of a call of `right` in each order, with the tensors among them."""
+        if j not in self._ordered:
+            orders = _orders(self.right.calls[j])
+            self._ordered[j] = [(order, [*tensors_in(order)]) for order in orders]
+        return self._ordered[j]
 
 
 def _united(state: _State, pairs: Iterable[tuple[str | None, str | None]]) -> Iterator[_State]:

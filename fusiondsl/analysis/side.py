@@ -120,7 +120,11 @@ def opaque_scalars(call: Call, rule: Rule) -> Call:
 
 def tensors_of(call: Call) -> Iterator[str]:
     """Names of the tensors that a call reads, in order."""
-    for arg in call.args:
+    return tensors_in(call.args)
+
+
+def tensors_in(args: Iterable[Operand]) -> Iterator[str]:
+    for arg in args:
         yield from _refs(arg)
 
 
