@@ -14,6 +14,7 @@ from fusiondsl.cli.console import Console
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.options import common
 from fusiondsl.diagnostics.diagnostic import FusionError
+from fusiondsl.pause import collection_paused
 
 COMMANDS: dict[str, str] = {
     "check": "check rule files",
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = _parser(words).parse_args(words)
+        with collection_paused():  # for the imports, which keep what they make
+            parser = _parser(words)
+        args = parser.parse_args(words)
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else Exit.USAGE
     for stream in (sys.stdout, sys.stderr):
