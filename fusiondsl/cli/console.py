@@ -14,7 +14,6 @@ from typing import Any, TextIO
 
 from fusiondsl.cli.exits import Exit
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity
-from fusiondsl.diagnostics.render import render_all
 from fusiondsl.diagnostics.source import Span
 
 JSON_VERSION = 1
@@ -55,6 +54,8 @@ class Console:
         if self.json:
             self._document["diagnostics"] += [diagnostic_data(item) for item in found]
         elif found:
+            from fusiondsl.diagnostics.render import render_all  # most runs find nothing
+
             sys.stdout.flush()
             print(render_all(found, color=self._colored(sys.stderr)), end="", file=sys.stderr)
 
