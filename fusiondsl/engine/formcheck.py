@@ -28,10 +28,30 @@ class FormCheck:
         self._shape_env = shape_env
         self._signatures = signatures
         self._scopes: dict[Any, Mapping[str, Any] | None] = {}
+        self._fits: dict[Any, bool] = {}
 
     def direct(self, form: ir.Form, call: Recognised) -> bool:
         if not form.where:
             return True
+        key = self._arguments(form, call.args)
+        if key is None:
+            return self._direct(form, call)
+        fits = self._fits.get(key)
+        if fits is None:
+            fits = self._fits[key] = self._direct(form, call)
+        return fits
+
+    def _arguments(self, form: ir.Form, args: Iterable[Any]) -> Any:
+        """All that conditions of a form may ask; None where a scalar is a node of this graph."""
+        items: list[Any] = [id(form)]
+        for arg in args:
+            known = self._signatures.number(arg, False) if isinstance(arg, VALUES) else None
+            if known is None and isinstance(arg, VALUES):
+                return None
+            items.append(literal_key(arg) if known is None else known)
+        return tuple(items)
+
+    def _direct(self, form: ir.Form, call: Recognised) -> bool:
         params = self._compiled.program.ops[call.op].call_params
         given = dict(zip([p.name for p in params], call.args, strict=True))
         binder = self._binder({}, given.values())
