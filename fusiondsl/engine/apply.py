@@ -105,6 +105,8 @@ class Run:
             plan.verdicts,
         )
         self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
+        self._view: View | None = None
+        """None once something is rewritten."""
 
     # --- one stratum -----------------------------------------------------------------------------
 
@@ -117,9 +119,10 @@ class Run:
 
     def view(self) -> View:
         """The graph as it is now."""
-        view = View(self._graph, self._compiled.bindings)
-        self._emitter.written = view.mutations.buffers
-        return view
+        if self._view is None:
+            self._view = View(self._graph, self._compiled.bindings)
+            self._emitter.written = self._view.mutations.buffers
+        return self._view
 
     def collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
         if self._fake_mode is None:
@@ -207,6 +210,7 @@ class Run:
         new: tuple[fx.Node, ...] = ()
         if self._rewrite:
             new = self._emitter.rewrite(site, verdict, place)
+            self._view = None
         self.fired.append(
             Fired(site.rule.name, anchor, _forms(site, verdict), tuple([n.name for n in new]))
         )

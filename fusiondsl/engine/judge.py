@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -88,9 +89,13 @@ class Judge:
         self._tokens = tokens
         self._known = known
         self._signatures = signatures
-        rows = None if tokens is None else sizes.row_counts
-        self._context = (tokens, _all_ranges(shape_env), rows)
         self._verdicts: dict[Any, Verdict] = {}
+
+    @cached_property
+    def _context(self) -> tuple[Any, ...]:
+        """What verdicts hang on besides the site; asked for by the first one."""
+        rows = None if self._tokens is None else self._sizes.row_counts
+        return self._tokens, _all_ranges(self._shape_env), rows
 
     # --- rules -----------------------------------------------------------------------------------
 
