@@ -31,6 +31,8 @@ def inputs(gm: fx.GraphModule) -> list[Any]:
 
 
 def _input(value: Any, generator: torch.Generator) -> Any:
+    if value is None:
+        raise CannotRun("an input without a value, such as the name of a layer")
     if not isinstance(value, Tensor):
         return _size(value)
     shape = [_size(size) for size in value.shape]
@@ -131,6 +133,8 @@ def check_values(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op != "call_function":
             continue
+        if any("val" not in source.meta for source in node.all_input_nodes):
+            continue  # the name of a layer
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         with mode:
             fresh = node.target(*args, **kwargs)
