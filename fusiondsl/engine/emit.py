@@ -104,11 +104,9 @@ class _Rewrite:
         return tuple(self.new)
 
     def _read_inputs(self) -> None:
-        forward = self.emitter._forward
         for name, value in (*self.site.inputs, *self.site.kept):
-            while value in forward:
-                value = forward[value]
-            self.nodes[name] = value.node if isinstance(value, Version) else value
+            node = self.emitter.current(value)
+            self.nodes[name] = node.node if isinstance(node, Version) else node
         self.inputs = [self.nodes[name] for name, _ in self.site.inputs]
 
     # --- steps -----------------------------------------------------------------------------------

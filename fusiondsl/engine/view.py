@@ -68,7 +68,7 @@ class View:
         for target in self.by_target:
             binding = bindings.of(target)
             if binding is not None:
-                self.targets_by_name.setdefault(_key(binding), []).append(target)
+                self.targets_by_name.setdefault(binding.name, []).append(target)
         self.mutations = Mutations(graph, self.by_target, bindings)
         self._calls: dict[fx.Node, Any] = {}
         self._defs: dict[Any, Any] = {}
@@ -302,11 +302,6 @@ class View:
                 results[binding.returns + offset] = nodes
         buffers = _buffers(binding, given)
         return Call(binding.name, args, node, binding, results, buffers)
-
-
-def _key(binding: Binding) -> str:
-    """The name rules use for a declared op."""
-    return binding.name
 
 
 _MISSING: Any = object()
