@@ -169,8 +169,8 @@ class RocmVllm:
         sys.meta_path.insert(0, _Finder())
         sys.modules["amdsmi"] = _amdsmi(arch)
         _define_kernels()
-        vllm = import_module("vllm.platforms")
-        vllm._current_platform = import_module("vllm.platforms.rocm").RocmPlatform()
+        platform = import_module("vllm.platforms.rocm").RocmPlatform()
+        vars(import_module("vllm.platforms"))["_current_platform"] = platform
         _join_ranks()
         for module in sorted(set(PASSES.values())):  # which registers vLLM's ops
             import_module(f"{_FUSION}.{module}")
@@ -246,7 +246,7 @@ def _join_ranks() -> None:
         reduced: Tensor = torch.ops.vllm.all_reduce(tensor, group_name=TP_GROUP)
         return reduced
 
-    import_module("vllm.distributed.parallel_state")._TP = SimpleNamespace(
+    vars(import_module("vllm.distributed.parallel_state"))["_TP"] = SimpleNamespace(
         world_size=TP_SIZE,
         rank_in_group=0,
         unique_name=TP_GROUP,
@@ -257,7 +257,7 @@ def _join_ranks() -> None:
 
 def _linear_attention() -> object:
     base = import_module("vllm.model_executor.layers.mamba.gdn.base").GatedDeltaNetAttention
-    layer = object.__new__(
+    layer: Any = object.__new__(
         type("LinearAttention", (base,), dict.fromkeys(base.__abstractmethods__))
     )
     vars(layer).update(num_v_heads=GATED_HEADS * TP_SIZE, head_v_dim=GATED_WIDTH, tp_size=TP_SIZE)
