@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import fx
@@ -28,6 +28,9 @@ from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 from fusiondsl.pause import collection_paused
+
+Judged: TypeAlias = tuple[Site, Verdict]
+"""A site that may be rewritten."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,19 +62,50 @@ def apply(
     rewrite: bool = True,
 ) -> Report:
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
-    before = len(graph.nodes)
-    run = Run(compiled, plan, graph, tokens, rewrite)
+    # What a run remembers is gone before the collector looks at new objects again.
     with collection_paused(), plain_reads():
-        for trie in plan.strata:
-            run.stratum(trie)
+        return _run(Run(compiled, plan, graph, tokens, rewrite), plan, graph)
+
+
+def _run(run: Run, plan: Plan, graph: fx.Graph) -> Report:
+    before = len(graph.nodes)
+    for trie in plan.strata:
+        run.stratum(trie)
     return Report(
         tuple(run.fired),
         tuple(run.refused()),
         tuple(map(Stop.of, run.near)),
-        compiled.ineligible,
+        run.compiled.ineligible,
         before,
         len(graph.nodes),
     )
+
+
+class Candidate:
+    """One complete structural match."""
+
+    __slots__ = ("calls", "judged", "rule", "slots")
+
+    def __init__(
+        self,
+        rule: CompiledRule,
+        slots: tuple[Any, ...],
+        calls: tuple[Recognised, ...],
+        judged: Judged | None = None,
+    ) -> None:
+        self.rule = rule
+        self.slots = slots
+        self.calls = calls
+        self.judged = judged
+        """The site, where it was judged before."""
+
+    @property
+    def anchor(self) -> fx.Node:
+        return self.calls[0].node
+
+
+_Key: TypeAlias = tuple[Any, ...]
+"""A rule and the nodes of its calls."""
 
 
 class Run:
@@ -85,7 +119,7 @@ class Run:
         tokens: range | None,
         rewrite: bool,
     ) -> None:
-        self._compiled = compiled
+        self.compiled = compiled
         self._graph = graph
         self._rewrite = rewrite
         self.fired: list[Fired] = []
@@ -105,6 +139,8 @@ class Run:
             plan.verdicts,
         )
         self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
+        self._unplaced: set[_Key] = set()
+        """Sites that found no place, when the graph was matched again for those they had beaten."""
         self._view: View | None = None
         """None once something is rewritten."""
 
@@ -113,32 +149,28 @@ class Run:
     def stratum(self, trie: Trie[CompiledRule]) -> None:
         while True:
             view = self.view()
-            again = self.settle(view, self.collect(view, trie))
+            again = self._round(view, self.collect(view, trie))
             if not again:
                 return
 
     def view(self) -> View:
         """The graph as it is now."""
         if self._view is None:
-            self._view = View(self._graph, self._compiled.bindings)
+            self._view = View(self._graph, self.compiled.bindings)
             self._emitter.written = self._view.mutations.buffers
         return self._view
 
-    def collect(self, view: View, trie: Trie[CompiledRule]) -> list[tuple[Site, Verdict]]:
+    def collect(self, view: View, trie: Trie[CompiledRule]) -> list[Candidate]:
+        """Every complete structural match."""
         if self._fake_mode is None:
             return []
-        recogniser = Recogniser(view, self._compiled.forms, self._forms)
-        found: list[tuple[Site, Verdict]] = []
-        seen: set[tuple[int, tuple[fx.Node, ...]]] = set()
+        recogniser = Recogniser(view, self.compiled.forms, self._forms)
+        found: dict[_Key, Candidate] = {}
 
         def accept(rule: CompiledRule, slots: list[Any], calls: list[Recognised]) -> bool:
-            key = (id(rule), tuple([call.node for call in calls]))
-            if key in seen:
-                return False
-            seen.add(key)
-            candidate = self._candidate(view, rule, slots, calls)
-            if candidate is not None:
-                found.append(candidate)
+            key = (id(rule), *[call.node for call in calls])
+            if key not in found and key not in self._unplaced:
+                found[key] = Candidate(rule, tuple(slots), tuple(calls))
             return False
 
         matcher: Matcher[CompiledRule] = Matcher(view, recogniser, accept, self.near)
@@ -148,48 +180,98 @@ class Run:
                 continue
             for call in recogniser.all_of(op):
                 matcher.run(live, call)
-        return found
+        return list(found.values())
 
     def _possible(self, recogniser: Recogniser, node: Any) -> bool:
         """Some rule below has all the ops it requires in this graph."""
         return any(all(recogniser.occurs(op) for op in rule.required) for rule in node.members)
 
-    def _candidate(
-        self, view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]
-    ) -> tuple[Site, Verdict] | None:
-        site = assemble(view, rule, slots, calls)
+    def judged(self, view: View, candidates: Iterable[Candidate]) -> list[Judged]:
+        """Those that may be rewritten, were they alone; the others are refused."""
+        outcomes = (self._judged(view, candidate) for candidate in candidates)
+        return [judged for judged in outcomes if judged is not None]
+
+    def _judged(self, view: View, candidate: Candidate) -> Judged | None:
+        rule, calls = candidate.rule, candidate.calls
+        site = assemble(view, rule, candidate.slots, calls)
         if isinstance(site, Problem):
-            self._refuse(rule, calls[0].node, site, matched=len(calls))
+            self._refuse(rule, candidate.anchor, site, matched=len(calls))
             return None
         verdict = self._judge.judge(site)
         if verdict.problem is not None:
-            self._refuse(rule, site.anchor, verdict.problem, verdict.label, matched=len(calls))
+            self._refuse(rule, candidate.anchor, verdict.problem, verdict.label, matched=len(calls))
             return None
         return site, verdict
 
     # --- overlaps --------------------------------------------------------------------------------
 
-    def settle(self, view: View, sites: list[tuple[Site, Verdict]]) -> bool:
-        """Rewrites what does not overlap, best first. True: match again, the view is stale."""
-        taken: dict[fx.Node, str] = {}
-        for site, verdict in in_order(sites):
-            if self.loses(site, taken):
-                continue
-            claimed = site.claimed()
-            if self._commit(view, site, verdict):
-                taken.update(dict.fromkeys(claimed, site.rule.name))
-                if view.mutations.any and self._rewrite:
+    def settle(self, view: View, sites: Iterable[Judged]) -> bool:
+        """Rewrites sites that do not overlap, best first. True: match again, the view is stale."""
+        return self._round(view, [Candidate(s.rule, s.slots, s.calls, (s, v)) for s, v in sites])
+
+    def _round(self, view: View, candidates: Iterable[Candidate]) -> bool:
+        """The same for structural matches: what overlaps with a better site is not judged."""
+        at_once = view.mutations.any and self._rewrite
+        fired = len(self.fired)
+        waiting = in_order(candidates)
+        taken: dict[fx.Node, Site] = {}
+        while waiting:
+            lost: list[tuple[Candidate, Site]] = []
+            # A view says nothing of nodes that are written later: judge first, then rewrite.
+            chosen = list(self._choose(view, waiting, taken, lost))
+            failed: set[Site] = set()
+            for site, verdict in chosen:
+                if not self._commit(view, site, verdict):
+                    failed.add(site)
+                elif at_once:
                     return True
+            for candidate, winner in lost:
+                if winner not in failed:
+                    self._refuse_loser(candidate, winner, taken)
+            waiting = [candidate for candidate, winner in lost if winner in failed]
+            changed = self._rewrite and len(self.fired) > fired
+            if changed and any(candidate.judged is None for candidate in waiting):
+                self._unplaced.update((id(s.rule), *[c.node for c in s.calls]) for s in failed)
+                return True
+            taken = {node: site for node, site in taken.items() if site not in failed}
         return False
 
-    def loses(self, site: Site, taken: Mapping[fx.Node, str]) -> bool:
+    def _choose(
+        self,
+        view: View,
+        candidates: Iterable[Candidate],
+        taken: dict[fx.Node, Site],
+        lost: list[tuple[Candidate, Site]],
+    ) -> Iterator[Judged]:
+        """Sites that overlap with none before them; what they rewrite is `taken`."""
+        for candidate in candidates:
+            winner = taken.get(candidate.anchor)
+            if winner is None:
+                judged = candidate.judged or self._judged(view, candidate)
+                if judged is None:
+                    continue
+                site = judged[0]
+                winner = winner_over(site, taken)
+                if winner is None:
+                    taken.update(dict.fromkeys(site.claimed(), site))
+                    yield judged
+                    continue
+            lost.append((candidate, winner))
+
+    def loses(self, site: Site, taken: Mapping[fx.Node, Site]) -> bool:
         """A better site has some of these nodes; refused, unless it serves this one too."""
-        if taken.keys().isdisjoint(site.own):
-            return False
-        winner = next(taken[node] for node in site.own if node in taken)
-        if site.anchor not in taken or winner != site.rule.name:
-            self.refuse(site, Problem("lost to rule", winner))
-        return True
+        winner = winner_over(site, taken)
+        if winner is not None:
+            self._refuse_loser(site, winner, taken)
+        return winner is not None
+
+    def _refuse_loser(
+        self, loser: Site | Candidate, winner: Site, taken: Mapping[fx.Node, Site]
+    ) -> None:
+        if winner.rule is loser.rule and loser.anchor in taken:
+            return
+        problem = Problem("lost to rule", winner.rule.name)
+        self._refuse(loser.rule, loser.anchor, problem, matched=len(loser.calls))
 
     def place(self, view: View, site: Site) -> Place | Problem:
         """Where the new nodes may stand in the graph as it is now."""
@@ -248,10 +330,20 @@ class Run:
         return self._refused.values()
 
 
-def in_order(sites: Iterable[tuple[Site, Verdict]]) -> list[tuple[Site, Verdict]]:
+_Match = TypeVar("_Match", Candidate, Site)
+
+
+def in_order(matches: Iterable[_Match]) -> list[_Match]:
     """Best first: the computed order of rules, and of one rule the latest position."""
-    latest = sorted(sites, key=lambda item: item[0].anchor, reverse=True)
-    return sorted(latest, key=lambda item: item[0].rule.rule.order)
+    latest = sorted(matches, key=lambda match: match.anchor, reverse=True)
+    return sorted(latest, key=lambda match: match.rule.rule.order)
+
+
+def winner_over(site: Site, taken: Mapping[fx.Node, Site]) -> Site | None:
+    """The better site that has some node of this one."""
+    if taken.keys().isdisjoint(site.own):
+        return None
+    return next(taken[node] for node in site.own if node in taken)
 
 
 def _forms(site: Site, verdict: Verdict) -> tuple[str, ...]:

@@ -459,7 +459,12 @@ class _Rewrite:
 
     def _call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         with self.graph.inserting_before(self.point):
-            node = self.graph.create_node("call_function", target, args, kwargs)
+            node = self.graph.create_node("call_function", target)
+        # Creating a node with arguments looks through them for symbolic sizes, in Python.
+        if args:
+            node.args = args
+        if kwargs:
+            node.kwargs = kwargs
         self._stamp(node)
         self.new.append(node)
         return node
@@ -518,8 +523,8 @@ def _provenance(site: Site) -> Mapping[str, Any]:
     """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
     carried: dict[str, Any] = {}
     for call in site.calls:
-        meta = call.node.meta
-        for key in sorted(_PROVENANCE & meta.keys()):
-            carried.setdefault(key, meta[key])
+        for key, value in call.node.meta.items():
+            if key in _PROVENANCE and key not in carried:
+                carried[key] = value
     carried["fusiondsl"] = dict(site.rule.origin)
     return carried

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import fx
 
-from fusiondsl.engine.mutation import VALUES, Version
+from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import (
     CAPTURE,
     COMMUTATIVE,
@@ -211,7 +211,10 @@ class Matcher(Generic[E]):
             return False
         # Items of one split share the node.
         first = call.result(0)
-        return any(call.node is c.node and first is c.result(0) for c in self._calls)
+        for known in self._calls:  # noqa: SIM110 - the hot path has no generators
+            if call.node is known.node and first is known.result(0):
+                return True
+        return False
 
     def _without(self, branch: Branch[E]) -> bool:
         """Goes on as if the call stood there with a result nobody uses."""
@@ -258,8 +261,9 @@ def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
     """Entries whose literals are these values; an empty slot fits any."""
     if not values:
         return leaf.table.get((), [])
-    if any(isinstance(value, (fx.Node, Version)) for value in values):
-        return []
+    for value in values:
+        if isinstance(value, VALUES):
+            return []
     try:
         key = tuple([literal_key(value) for value in values])
         if UNSET not in values:

@@ -49,6 +49,7 @@ class Recogniser:
         self._searched: dict[tuple[Any, str, int], list[Recognised]] = {}
         self._made: dict[Any, tuple[str, Sequence[Recognised]]] = {}
         self._occurs: dict[str, bool] = {}
+        self._complete: dict[str, bool] = {}
         self._readers_of: dict[str, dict[tuple[Any, int], list[Recognised]]] = {}
 
     # --- lookups ---------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class Recogniser:
             return known
         readers: dict[tuple[Any, int], list[Recognised]] = {}
         self._readers_of[op] = readers
-        trie = self._forms.tries.get((op, 0))
+        trie = self._bodies(op, 0)
         for call in () if trie is None else self._all_searched(op, trie, set()):
             for position, arg in enumerate(call.args):
                 if isinstance(arg, VALUES):
@@ -151,7 +152,7 @@ class Recogniser:
                 if found is not None:
                     seen.add(node)
                     yield found
-        trie = self._forms.tries.get((op, 0))
+        trie = self._bodies(op, 0)
         if trie is not None:
             yield from self._all_searched(op, trie, seen)
 
@@ -168,16 +169,25 @@ class Recogniser:
             known = self._occurs[op] = self._find(op)
         return known
 
+    def _bodies(self, op: str, result: int) -> Trie[BodyForm] | None:
+        """Forms of several operations, where the graph has the operations for one of them."""
+        return self._forms.tries.get((op, result)) if self._composed(op) else None
+
+    def _composed(self, op: str) -> bool:
+        known = self._complete.get(op)
+        if known is None:
+            self._complete[op] = False  # a form never contains itself
+            known = self._complete[op] = any(
+                all(map(self.occurs, body)) for body in self._forms.bodies.get(op, ())
+            )
+        return known
+
     def _find(self, op: str) -> bool:
         if op in ("prim.view", "prim.cast"):  # both may have vanished from the graph
             return True
         if op.startswith("prim."):
             return any(t in self._view.by_target for t in aten.TARGETS.get(op, ()))
-        if self._targets(op):
-            return True
-        return any(
-            all(self.occurs(step) for step in body) for body in self._forms.bodies.get(op, ())
-        )
+        return bool(self._targets(op)) or self._composed(op)
 
     def _all_searched(
         self, op: str, trie: Trie[BodyForm], seen: set[fx.Node]
@@ -280,7 +290,7 @@ class Recogniser:
 
     def _search(self, value: Any, op: str, result: int) -> list[Recognised]:
         """The ways to read `value` as a result of `op`: which of two addends is the residual."""
-        trie = self._forms.tries.get((op, result))
+        trie = self._bodies(op, result)
         if trie is None:
             return []
         key = (value, op, result)

@@ -175,7 +175,7 @@ class _Walk:
                 self._matched = run, view
                 self._later = stratum + 1 < len(self._plan.strata)
                 self._writes = view.mutations.any
-                for unit in units(run, view, run.collect(view, trie)):
+                for unit in units(run, view, run.judged(view, run.collect(view, trie))):
                     self._waiting[unit] = False
                     self._offers.update(dict.fromkeys(unit.nodes, unit))
                 if self._waiting:

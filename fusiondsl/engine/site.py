@@ -56,13 +56,13 @@ class Site:
 
 
 def assemble(
-    view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]
+    view: View, rule: CompiledRule, slots: tuple[Any, ...], calls: tuple[Recognised, ...]
 ) -> Site | Problem:
     """The site of a structural match, or why its values cannot be replaced."""
     site = Site(
         rule,
-        tuple(calls),
-        tuple(slots),
+        calls,
+        slots,
         {},
         {(p, r): nodes for p, call in enumerate(calls) for r, nodes in call.results.items()},
         set(),

@@ -40,11 +40,12 @@ class Sizes:
     @cached_property
     def row_counts(self) -> frozenset[str]:
         """Symbols that are the number of rows of an input."""
-        rows = {
-            Dim.product(shape_of(value)[: max(1, value.dim() - 1)]).as_symbol()
+        leading = {
+            shape_of(value)[: max(1, value.dim() - 1)]
             for _, value in self._values
             if isinstance(value, torch.Tensor)
         }
+        rows = {Dim.product(sizes).as_symbol() for sizes in leading if symbolic(sizes)}
         return frozenset(name for name in rows if name is not None)
 
     def source(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from torch import fx
 
-from fusiondsl.engine.apply import Run, in_order
-from fusiondsl.engine.judge import Verdict
+from fusiondsl.engine.apply import Judged, Run, in_order
 from fusiondsl.engine.mutation import Version
 from fusiondsl.engine.place import Place
 from fusiondsl.engine.site import Site
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
-
-Judged: TypeAlias = tuple[Site, Verdict]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,13 +47,14 @@ def units(run: Run, view: View, sites: list[Judged]) -> list[Unit]:
     knots = _knots(bound, sites) if bound else []
     tied = {id(site) for knot in knots for site, _ in knot.sites}
     found: list[Unit] = []
-    taken: dict[fx.Node, str] = {}
-    for site, verdict in in_order(item for item in sites if id(item[0]) not in tied):
+    taken: dict[fx.Node, Site] = {}
+    alone = {site: verdict for site, verdict in sites if id(site) not in tied}
+    for site in in_order(alone):
         if run.loses(site, taken):
             continue
         claimed = site.claimed()
-        taken.update(dict.fromkeys(claimed, site.rule.name))
-        found.append(Unit([(site, verdict)], frozenset(claimed), _first_result(site)))
+        taken.update(dict.fromkeys(claimed, site))
+        found.append(Unit([(site, alone[site])], frozenset(claimed), _first_result(site)))
     for knot in knots:
         problems = [(s, p) for s, _ in knot.sites if isinstance(p := places[id(s)], Problem)]
         if len(problems) < len(knot.sites):
