@@ -85,55 +85,52 @@ class Bindings:
         return known[1]
 
     def _bind(self, target: Any) -> Binding | None:
-        name = self._declared.get(_name_of(target))
+        real = _real(target)
+        name = self._declared.get(_name_of(target) if real is None else real.name)
         if name is None:
             return None
         decl = self._ops[name]
-        schema = getattr(target, "_schema", None)
-        if schema is not None and not agrees(decl, schema):
+        if real is not None and not real.takes(schema_order(decl)):
             return None
         return self._binding(name, decl)
 
     def _binding(self, name: str, decl: ir.OpDecl) -> Binding:
-        arguments = tuple(
-            Argument(p.name, self._default(p), _wants_float(p), _is_plain(p))
-            for p in decl.params
-            if p.kind in ("read", "inout")
-        )
+        params = decl.params
+        arguments = tuple([self._argument(p) for p in params if p.kind in ("read", "inout")])
         returns = len(decl.results)
+        names = tuple([p.name for p in schema_order(decl)])
+        mutated = tuple([p.name for p in params if p.kind in ("out", "inout")])
         return Binding(
             name,
             decl,
-            tuple(p.name for p in schema_order(decl)),
+            names,
             arguments,
             returns,
-            tuple(p.name for p in decl.params if p.kind in ("out", "inout")),
+            mutated,
             1 if returns == 0 else 0,
-            frozenset(p.name for p in decl.params if p.keyword_only),
-            frozenset(p.name for p in decl.params),
+            frozenset([p.name for p in params if p.keyword_only]),
+            frozenset(names),
             {a.name: a.default for a in arguments if a.default is not _MISSING},
-            frozenset(a.name for a in arguments if a.default is _MISSING),
-            tuple((i, a.wants_float) for i, a in enumerate(arguments) if not a.is_plain),
-            tuple(p.name for p in decl.params if p.kind == "out"),
-            tuple(r.name for r in decl.call_results),
+            frozenset([a.name for a in arguments if a.default is _MISSING]),
+            tuple([(i, a.wants_float) for i, a in enumerate(arguments) if not a.is_plain]),
+            tuple([p.name for p in params if p.kind == "out"]),
+            (*[r.name for r in decl.results], *mutated),
         )
 
-    def _default(self, param: ir.Param) -> Any:
-        if param.default is None:
-            return _MISSING
-        return self.constant(param.default, wants_float=_wants_float(param))
+    def _argument(self, param: ir.Param) -> Argument:
+        wants_float, default = _wants_float(param), param.default
+        value = _MISSING if default is None else self.constant(default, wants_float=wants_float)
+        return Argument(param.name, value, wants_float, _is_plain(param))
 
     def constant(self, operand: ir.Operand, *, wants_float: bool = False) -> Any:
         """A literal operand as the graph writes it; lists become tuples."""
-        if isinstance(operand, ir.ListOf):
-            return tuple(self.constant(item, wants_float=wants_float) for item in operand.items)
-        assert isinstance(operand, ir.Const), operand
-        value = operand.value
-        if isinstance(value, ir.DType):
-            return self._dtypes[value.name]
-        if wants_float and type(value) is int:
-            return float(value)
-        return value
+        if isinstance(operand, ir.Const):
+            value = operand.value
+            if isinstance(value, ir.DType):
+                return self._dtypes[value.name]
+            return float(value) if wants_float and type(value) is int else value
+        assert isinstance(operand, ir.ListOf), operand
+        return tuple([self.constant(item, wants_float=wants_float) for item in operand.items])
 
 
 def _wants_float(param: ir.Param) -> bool:
@@ -150,21 +147,53 @@ def _full_name(decl: ir.OpDecl) -> str:
     return f"{decl.torch_name}.{decl.overload if decl.extern else 'default'}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Real:
+    """What the process has of an op: its schema makes a new object for all that is asked of it."""
+
+    target: torch._ops.OpOverload
+    name: str
+    arguments: tuple[str, ...]
+    required: int
+    """Arguments up to the last one without a default."""
+
+    @staticmethod
+    def of(target: torch._ops.OpOverload, schema: Any) -> _Real:
+        arguments = schema.arguments
+        needed = [i for i, argument in enumerate(arguments) if not argument.has_default_value()]
+        return _Real(
+            target,
+            f"{schema.name}.{target._overloadname or 'default'}",
+            tuple([argument.name for argument in arguments]),
+            needed[-1] + 1 if needed else 0,
+        )
+
+    def takes(self, params: Sequence[ir.Param]) -> bool:
+        """It names the same arguments in the same order as a declaration's snapshot.
+
+        A newer schema may have grown trailing defaults; they are then unknown arguments, refused
+        where a graph passes one.
+        """
+        declared = tuple([param.name for param in params])
+        return self.arguments[: len(declared)] == declared and self.required <= len(declared)
+
+
+_reals: dict[int, _Real] = {}
+"""By identity: hashing an overload runs Python code. An overload lasts as long as its library."""
+
+
+def _real(target: Any) -> _Real | None:
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    known = _reals.get(id(target))
+    if known is None:
+        known = _reals[id(target)] = _Real.of(target, target._schema)
+    return known
+
+
 def _name_of(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
-        return f"{target._schema.name}.{target._overloadname or 'default'}"
+    """Of a target that is no overload."""
     name = str(getattr(target, "name", ""))
     namespace, _, rest = name.partition(".")
     operator, _, overload = rest.partition(".")
     return f"{namespace}::{operator}.{overload or 'default'}"
-
-
-def agrees(decl: ir.OpDecl, schema: Any) -> bool:
-    """The declaration's snapshot names the same arguments in the same order as the real op."""
-    arguments = schema.arguments  # made anew each time it is asked for
-    real = [argument.name for argument in arguments]
-    declared = [param.name for param in schema_order(decl)]
-    # A newer schema may have grown trailing defaults; they are then unknown arguments, refused
-    # where a graph passes one.
-    grown = arguments[len(declared) :]
-    return real[: len(declared)] == declared and all(a.has_default_value() for a in grown)

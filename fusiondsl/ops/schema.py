@@ -39,10 +39,10 @@ def schema_text(decl: OpDecl) -> str:
 
 def schema_order(decl: OpDecl) -> tuple[Param, ...]:
     """The parameters in the order the dispatcher passes them: keyword-only ones last."""
-    return (
-        *(p for p in decl.params if not p.keyword_only),
-        *(p for p in decl.params if p.keyword_only),
-    )
+    keyword_only = [p for p in decl.params if p.keyword_only]
+    if not keyword_only:
+        return decl.params
+    return (*[p for p in decl.params if not p.keyword_only], *keyword_only)
 
 
 def _first_default(params: list[Param]) -> int:
