@@ -14,7 +14,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -34,6 +34,9 @@ from fusiondsl.pause import collection_paused
 
 MAX_PARTS = 1 << 24
 """Values of a program where each is counted wherever it is used."""
+
+_SHARED = 1 << 12
+"""Names of one class that all programs of a process share: what is one object is equal at once."""
 
 _HEAD = 3
 _NUMBER = 4
@@ -223,6 +226,8 @@ class _Builder:
         self._checks = [(name, check, _plain(check)) for name, check in checks]
         self._setters = [_setter(cls, name) for name in (*names, *(f.name for f in others))]
         self._defaults = [repeat(field.default) for field in others]
+        is_name = [check.keys() for _, check in checks] == [{str}]
+        self._named: Callable[[Any], Any] | None = lru_cache(_SHARED)(cls) if is_name else None
 
     def kind(self, columns: Sequence[Sequence[_Kind]]) -> _Kind:
         """Of instances with such fields; raises `Damaged` where a field cannot have such values."""
@@ -242,7 +247,9 @@ class _Builder:
             size += largest
         return _Kind(self._cls, (), depth + 1, size)
 
-    def make(self, rows: int, columns: Sequence[Iterable[Any]]) -> list[Any]:
+    def make(self, rows: int, columns: Sequence[Iterable[Any]]) -> Iterable[Any]:
+        if self._named is not None:
+            return map(self._named, *columns)
         return _instances(self._cls, self._setters, rows, [*columns, *self._defaults])
 
 
