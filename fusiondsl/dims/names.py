@@ -8,6 +8,7 @@ from fusiondsl.dims.expr import (
     Binary,
     Call,
     Expr,
+    Literal,
     Method,
     Name,
     Sequence,
@@ -26,10 +27,12 @@ def names(expr: Expr) -> frozenset[str]:
         item = waiting.pop()
         if isinstance(item, Name):
             found.add(item.id)
+        elif isinstance(item, Binary):
+            waiting += item.left, item.right
         elif isinstance(item, Spread):
             found.add(item.name)
-        else:
-            waiting.extend(children(item))
+        elif not isinstance(item, Literal):
+            waiting += children(item)
     return frozenset(found)
 
 

@@ -48,7 +48,7 @@ def build_plan(compiled: Compiled) -> Plan:
         while len(plan.strata) <= rule.stratum:
             plan.strata.append(Trie())
             plan.rules.append([])
-        plan.strata[rule.stratum].insert(rule.path, compiled.forms.literals(rule.path), rule)
+        plan.strata[rule.stratum].insert(rule.path, rule.literals, rule)
         plan.rules[rule.stratum].append(rule)
     return plan
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ class CompiledRule:
     tensors: tuple[tuple[str, ir.TensorType, int | None], ...]
     """(name, type, slot) of each tensor parameter; slot None where `match` does not read it."""
     scalars: tuple[tuple[str, ir.ScalarType, int | None], ...]
+    literals: tuple[tuple[int, Any], ...]
+    """Slots that must hold a literal."""
     computed: tuple[tuple[int, ir.Operand], ...]
     """Captured scalars that must equal an expression over bound names."""
     scalar_slots: tuple[int, ...]
@@ -140,6 +142,7 @@ class _Compiler:
         }
         for name, predicate in program.predicates.items():
             self.functions[name] = answers_of(predicate, target.answers)
+        self._known = self.constants.keys() | ENV_FACTS.keys()
         # Conditions are shared by many rules. By identity: the program keeps them alive.
         self._static: dict[int, bool] = {}
         self._verdicts: dict[int, Verdict] = {}
@@ -184,66 +187,63 @@ class _Compiler:
         recipe = build_recipe(rule, self.program, self.bindings)
         if isinstance(recipe, str):
             return Ineligible(rule.name, recipe)
-        tensors = frozenset(p.name for p in rule.params if isinstance(p.type, ir.TensorType))
-        path = _best_path(rule, self.program, tensors, self.forms)
+        last = sinks(rule.match)
+        path = _best_path(rule, last, self.program, self.forms)
         if path is None:
             return Ineligible(rule.name, "the source is not connected: no call reaches all others")
-        return self._assemble(rule, path, recipe, stratum)
+        return self._assemble(rule, path, recipe, stratum, last)
 
     def _assemble(
-        self, rule: ir.Rule, path: Path, recipe: Recipe, stratum: int
+        self, rule: ir.Rule, path: Path, recipe: Recipe, stratum: int, last: Sequence[int]
     ) -> CompiledRule | Ineligible:
+        match, ops, slots = rule.match, self.program.ops, path.slots
         places = {index: place for place, index in enumerate(path.order)}
         produced = {
             name: (places[i], r)
-            for i, call in enumerate(rule.match)
+            for i, call in enumerate(match)
             for r, name in enumerate(call.results)
             if name
         }
         admitted = self._admitted(rule, places)
-        empty = [rule.match[path.order[p]].op for p, forms in admitted.items() if not forms]
-        if empty:
-            reason = f"no form of {empty[0]} is within the differences the rule allows"
+        if not all(admitted.values()):
+            empty = next(match[path.order[p]].op for p, forms in admitted.items() if not forms)
+            reason = f"no form of {empty} is within the differences the rule allows"
             return Ineligible(rule.name, reason)
-        read = set(reads(rule.replace))
-        lasting = {matched for matched, _ in rule.outputs} | set(rule.kept)
-        lasting.update(n for c in rule.match if c.op in SIZED for n in c.results if n)
-        literals = {slot for slot, _ in self.forms.literals(path)}
-        scalars = tuple(
-            (p.name, p.type, path.slots.get(p.name))
-            for p in rule.params
-            if isinstance(p.type, ir.ScalarType)
-        )
-        computed = tuple((s, o) for s, o in path.constants if s not in literals)
+        read = reads(rule.replace) if rule.kept else ()
+        lasting = {*rule.kept, *[matched for matched, _ in rule.outputs]}
+        lasting.update([n for c in match if c.op in SIZED for n in c.results if n])
+        inputs = [(p.name, p.type, slots.get(p.name)) for p in rule.params]
+        scalars = [(n, t, s) for n, t, s in inputs if isinstance(t, ir.ScalarType)]
+        literals = tuple(self.forms.literals(path))
+        known = {slot for slot, _ in literals}
+        computed = tuple([(s, o) for s, o in path.constants if s not in known])
+        values = [(name, *place) for name, place in produced.items()]
         return CompiledRule(
             rule,
             path,
             recipe,
-            tuple(
-                (p.name, p.type, path.slots.get(p.name))
-                for p in rule.params
-                if isinstance(p.type, ir.TensorType)
-            ),
-            scalars,
+            tuple([(n, t, s) for n, t, s in inputs if isinstance(t, ir.TensorType)]),
+            tuple(scalars),
+            literals,
             computed,
-            (*(s for _, _, s in scalars if s is not None), *(s for s, _ in computed)),
-            tuple(s for _, t, s in scalars if s is not None and t.kind == "layer"),
-            tuple((m, r, *produced[m]) for m, r in rule.outputs),
-            tuple((n, *produced[n]) for n in produced),
-            tuple(place for n, place in produced.items() if n in lasting),
-            tuple(place for n, place in produced.items() if n not in lasting),
-            tuple((n, *produced[n]) for n in produced if n in rule.kept and n in read),
+            (*[s for _, _, s in scalars if s is not None], *[s for s, _ in computed]),
+            tuple([s for _, t, s in scalars if s is not None and t.kind == "layer"]),
+            tuple([(m, r, *produced[m]) for m, r in rule.outputs]),
+            tuple(values),
+            tuple([(place, r) for n, place, r in values if n in lasting]),
+            tuple([(place, r) for n, place, r in values if n not in lasting]),
+            tuple([value for value in values if value[0] in rule.kept and value[0] in read]),
             _kept_calls(rule, places),
-            _free_calls(rule, places),
-            tuple(c for c in rule.where if not self._is_static(c)),
+            _free_calls(rule, places, last),
+            tuple([c for c in rule.where if not self._is_static(c)]),
             admitted,
-            tuple(readers_of(r, produced[r.value], path.slots, self.program) for r in rule.readers),
+            tuple([readers_of(r, produced[r.value], slots, self.program) for r in rule.readers]),
             stratum,
-            tuple(dict.fromkeys(call.op for call in rule.match)),
+            tuple(dict.fromkeys([call.op for call in match])),
             {
-                places[i]: self.program.ops[call.op].effects
-                for i, call in enumerate(rule.match)
-                if call.op in self.program.ops and self.program.ops[call.op].effects
+                places[i]: decl.effects
+                for i, call in enumerate(match)
+                if (decl := ops.get(call.op)) is not None and decl.effects
             },
             {"rule": rule.name, "at": str(rule.span) if rule.span else None},
         )
@@ -262,8 +262,7 @@ class _Compiler:
         """Depends on the target alone."""
         known = self._static.get(id(condition.expr))
         if known is None:
-            used = names(condition.expr)
-            known = all(name in self.constants or name in ENV_FACTS for name in used)
+            known = self._known.issuperset(names(condition.expr))
             self._static[id(condition.expr)] = known
         return known
 
@@ -294,7 +293,7 @@ class _Compiler:
             if decl is None or not decl.forms:
                 continue
             forms = admitted_forms(rule, call, self.program.ops)
-            admitted[places[index]] = frozenset([None, *(form.name for form in forms)])
+            admitted[places[index]] = frozenset([None, *[form.name for form in forms]])
         return admitted
 
 
@@ -311,24 +310,23 @@ def _constants(program: ir.Program, target: Target) -> dict[str, Any]:
 
 def _sought(rules: Iterable[ir.Rule], program: ir.Program) -> frozenset[str]:
     """The ops that the sources of these rules have, and that forms of such ops have."""
-    waiting = [call.op for rule in rules for call in rule.match]
-    found: set[str] = set()
+    found = {call.op for rule in rules for call in rule.match}
+    waiting = set(found)
     while waiting:
-        op = waiting.pop()
-        if op in found:
-            continue
-        found.add(op)
-        if op in program.ops:
-            waiting += [call.op for form in program.ops[op].forms for call in form.body]
+        decl = program.ops.get(waiting.pop())
+        if decl is not None and decl.forms:
+            more = {call.op for form in decl.forms for call in form.body} - found
+            found |= more
+            waiting |= more
     return frozenset(found)
 
 
 def _best_path(
-    rule: ir.Rule, program: ir.Program, tensors: frozenset[str], forms: Forms
+    rule: ir.Rule, last: Sequence[int], program: ir.Program, forms: Forms
 ) -> Path | None:
     """The path from the sink that is likely rarest; every sink reaches a connected source."""
-    candidates = sorted(sinks(rule.match), key=lambda i: _commonness(rule.match[i].op, forms))
-    for anchor in candidates:
+    tensors = frozenset([p.name for p in rule.params if isinstance(p.type, ir.TensorType)])
+    for anchor in sorted(last, key=lambda i: _commonness(rule.match[i].op, forms)):
         path = walk(rule.match, program.ops, tensors, anchor)
         if path is not None:
             return path
@@ -344,6 +342,8 @@ def _commonness(op: str, forms: Forms) -> int:
 
 def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
     """Producers of kept values and everything in the match they are computed from."""
+    if not rule.kept:
+        return frozenset()
     producer = {n: i for i, c in enumerate(rule.match) for n in c.results if n}
     pending = [producer[name] for name in rule.kept if name in producer]
     kept: set[int] = set()
@@ -357,15 +357,13 @@ def _kept_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
     return frozenset(places[i] for i in kept)
 
 
-def _free_calls(rule: ir.Rule, places: Mapping[int, int]) -> frozenset[int]:
-    inputs = {p.name for p in rule.params}
-    available = set(inputs)
+def _free_calls(rule: ir.Rule, places: Mapping[int, int], last: Sequence[int]) -> frozenset[int]:
+    available = {p.name for p in rule.params}
     free: set[int] = set()
-    sink = set(sinks(rule.match))
     for index, call in enumerate(rule.match):
-        if not call.op.startswith("prim.") or index in sink:
+        if not call.op.startswith("prim.") or index in last:
             continue
         if available.issuperset(reads([call])):
             free.add(places[index])
-            available.update(n for n in call.results if n)
+            available.update([n for n in call.results if n])
     return frozenset(free)

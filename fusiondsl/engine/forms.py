@@ -175,13 +175,13 @@ class Forms:
         sources.update((param, len(spelled) + i) for i, param in enumerate(free))
         if len(sources) < len(positions):
             return None
-        results = tuple(None if n is None else call.results.index(n) for n in form.results)
+        results = tuple([None if n is None else call.results.index(n) for n in form.results])
         return DirectForm(
             form,
             decl.name,
             tuple(literals),
-            tuple(values[param] for param in free),
-            tuple(sources[i] for i in range(len(positions))),
+            tuple([values[param] for param in free]),
+            tuple([sources[i] for i in range(len(positions))]),
             results,
             results == tuple(range(len(call.results))),
             by_dtype,
@@ -189,10 +189,9 @@ class Forms:
 
     def literals(self, path: Path) -> list[tuple[int, Any]]:
         """The slots of a path that must hold a literal; computed scalars are checked later."""
+        constant = self.bindings.constant
         return [
-            (slot, self.bindings.constant(operand))
-            for slot, operand in path.constants
-            if isinstance(operand, (ir.Const, ir.ListOf)) and _is_literal(operand)
+            (slot, constant(operand)) for slot, operand in path.constants if _is_literal(operand)
         ]
 
 
@@ -251,9 +250,9 @@ def _body_form(forms: Forms, decl: ir.OpDecl, form: ir.Form, name: str | None) -
 
 
 def _is_literal(operand: ir.Operand) -> bool:
-    if isinstance(operand, ir.ListOf):
-        return all(_is_literal(item) for item in operand.items)
-    return isinstance(operand, ir.Const)
+    if isinstance(operand, ir.Const):
+        return True
+    return isinstance(operand, ir.ListOf) and all(map(_is_literal, operand.items))
 
 
 def _sized(form: ir.Form, path: Path) -> Iterator[SizedValue]:

@@ -9,12 +9,13 @@ captured constants tells them apart at the end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fusiondsl import ir
 from fusiondsl.decl.primitives import PRIMITIVES
+from fusiondsl.ir import Const, Ref
 
 UNSET: Any = object()
 """An empty slot."""
@@ -85,15 +86,11 @@ class _Walk:
         }
         self.slots: dict[str, int] = {}
         self.waiting: deque[str] = deque()
-        """Names with a slot, of which it is open where they come from."""
+        """Computed names with a slot, whose calls may not have been met."""
         self.constants: list[tuple[int, ir.Operand]] = []
         self.places: dict[int, int] = {}
         """Of the calls that were met, in this order."""
         self.size = 0
-
-    def new_slot(self) -> int:
-        self.size += 1
-        return self.size - 1
 
     def path(self, anchor: int) -> Path | None:
         """None where part of the body cannot be reached from the anchor."""
@@ -117,17 +114,15 @@ class _Walk:
         )
 
     def _backward(self) -> Step | None:
-        while self.waiting:
-            name = self.waiting.popleft()
-            if name not in self.producer:
-                continue
-            slot = self.slots[name]
-            index, result = self.producer[name]
-            if index in self.places:
-                at = (CAPTURE, self.places[index], None)
-                return Step(slot, result, None, SAME, (at,))
-            return Step(slot, result, None, self.body[index].op, self._visit(index))
-        return None
+        if not self.waiting:
+            return None
+        name = self.waiting.popleft()
+        slot = self.slots[name]
+        index, result = self.producer[name]
+        if index in self.places:
+            at = (CAPTURE, self.places[index], None)
+            return Step(slot, result, None, SAME, (at,))
+        return Step(slot, result, None, self.body[index].op, self._visit(index))
 
     def _forward(self) -> Step | None:
         """A further user of something bound; a result no argument named yet gets a slot first."""
@@ -154,8 +149,10 @@ class _Walk:
     def _slot_of(self, name: str) -> int:
         slot = self.slots.get(name)
         if slot is None:
-            slot = self.slots[name] = self.new_slot()
-            self.waiting.append(name)
+            slot = self.slots[name] = self.size
+            self.size += 1
+            if name in self.producer:
+                self.waiting.append(name)
         return slot
 
     def _visit(self, index: int) -> tuple[Argument, ...]:
@@ -164,23 +161,20 @@ class _Walk:
         return tuple([self._argument(call, i, operand) for i, operand in enumerate(call.args)])
 
     def _argument(self, call: ir.Call, position: int, operand: ir.Operand) -> Argument:
-        if isinstance(operand, ir.Anything) or (position == 1 and call.op == "prim.view"):
+        if position == 1 and call.op == "prim.view":
             return SKIP, 0, None
-        if isinstance(operand, ir.Ref):
-            return self._reference(call, position, operand.name)
-        if isinstance(operand, ir.ListOf) and any(isinstance(i, ir.Ref) for i in operand.items):
-            items = tuple([self._argument(call, position, item) for item in operand.items])
-            return LIST, 0, items
-        return self._constant(operand)
-
-    def _reference(self, call: ir.Call, position: int, name: str) -> Argument:
-        slot = self._slot_of(name)
-        if name in self.producer:
-            return INNER, slot, self._regroups(call, position, name)
-        return (INPUT if name in self.tensors else CAPTURE), slot, None
-
-    def _constant(self, operand: ir.Operand) -> Argument:
-        slot = self.new_slot()
+        if isinstance(operand, Ref):
+            name = operand.name
+            slot = self._slot_of(name)
+            if name in self.producer:
+                return INNER, slot, self._regroups(call, position, name)
+            return (INPUT if name in self.tensors else CAPTURE), slot, None
+        if isinstance(operand, ir.Anything):
+            return SKIP, 0, None
+        if isinstance(operand, ir.ListOf) and any(isinstance(i, Ref) for i in operand.items):
+            return LIST, 0, tuple([self._argument(call, position, i) for i in operand.items])
+        slot = self.size
+        self.size += 1
         self.constants.append((slot, operand))
         return CAPTURE, slot, None
 
@@ -213,21 +207,23 @@ def sinks(body: Sequence[ir.Call]) -> list[int]:
     return [i for i in reversed(range(len(body))) if used.isdisjoint(body[i].results)]
 
 
-def reads(body: Iterable[ir.Call]) -> Iterator[str]:
+def reads(body: Iterable[ir.Call]) -> list[str]:
     """The names that the arguments of these calls mention."""
+    found: list[str] = []
     for call in body:
         for operand in call.args:
-            if isinstance(operand, ir.Ref):
-                yield operand.name
-            elif isinstance(operand, ir.ListOf | ir.Unrounded):
-                yield from references(operand)
+            if isinstance(operand, Ref):
+                found.append(operand.name)
+            elif not isinstance(operand, Const):
+                found += references(operand)
+    return found
 
 
 def references(operand: ir.Operand) -> tuple[str, ...]:
-    if isinstance(operand, (ir.Ref, ir.Unrounded)):
+    if isinstance(operand, (Ref, ir.Unrounded)):
         return (operand.name,)
     if isinstance(operand, ir.ListOf):
-        return tuple(name for item in operand.items for name in references(item))
+        return tuple([name for item in operand.items for name in references(item)])
     return ()
 
 
@@ -286,12 +282,12 @@ class Trie(Generic[E]):
         node = _child(self.roots.setdefault(path.op, []), path.args, path.size, entry)
         for step in path.steps:
             node = _child(_branch(node, step), step.args, path.size, entry)
-        slots = tuple(slot for slot, _ in literals)
+        slots = tuple([slot for slot, _ in literals])
         leaf = next((leaf for leaf in node.leaves if leaf.slots == slots), None)
         if leaf is None:
             leaf = Leaf(slots)
             node.leaves.append(leaf)
-        key = tuple(literal_key(value) for _, value in literals)
+        key = tuple([literal_key(value) for _, value in literals])
         leaf.table.setdefault(key, []).append(entry)
 
 
@@ -301,9 +297,9 @@ def _child(
     size: int,
     entry: E,
 ) -> Node[E]:
-    known = [child for key, child in children if key == args]
-    node: Node[E] = known[0] if known else Node()
-    if not known:
+    node = next((child for key, child in children if key == args), None)
+    if node is None:
+        node = Node()
         children.append((args, node))
     if node.size < size:
         node.size = size

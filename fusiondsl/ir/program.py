@@ -210,13 +210,13 @@ class OpDecl:
     @property
     def call_params(self) -> tuple[Param, ...]:
         """What a call in a body writes: everything but write-only buffers and ordering tokens."""
-        return tuple(p for p in self.params if p.kind in ("read", "inout"))
+        return tuple([p for p in self.params if p.kind in ("read", "inout")])
 
     @property
     def call_results(self) -> tuple[Result, ...]:
         """Own returns, then mutated arguments (`out`, `inout`) in schema order."""
-        mutated = tuple(Result(p.name, p.type) for p in self.params if p.kind in ("out", "inout"))
-        return self.results + mutated
+        mutated = [Result(p.name, p.type) for p in self.params if p.kind in ("out", "inout")]
+        return (*self.results, *mutated) if mutated else self.results
 
     @property
     def torch_name(self) -> str:

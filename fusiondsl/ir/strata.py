@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from fusiondsl.ir.program import Call, Form, OpDecl, Rule
 
@@ -14,7 +15,7 @@ def admitted_forms(rule: Rule, call: Call, ops: Mapping[str, OpDecl]) -> Iterato
     decl = ops.get(call.op)
     allowed = {a.kind for a in rule.allow if a.value is None or a.value in call.results}
     for form in () if decl is None else decl.forms:
-        if {d.kind for d in form.differs} <= allowed:
+        if not form.differs or {d.kind for d in form.differs} <= allowed:
             yield form
 
 
@@ -57,6 +58,36 @@ def _spelled(body: Iterable[Call], ops: Mapping[str, OpDecl]) -> Iterator[str]:
             pending.extend(call.op for form in ops[op].forms for call in form.body)
 
 
+def _written_reads(
+    rules: Sequence[Rule], ops: Mapping[str, OpDecl], written: AbstractSet[str]
+) -> dict[str, list[str]]:
+    """By rule, the ops that it may match and that some rule writes."""
+    spelled: dict[int, tuple[str, ...]] = {}
+    behind = _spelled_with(ops, written)
+    reads: dict[str, list[str]] = {}
+    for rule in rules:
+        found: AbstractSet[str] = {call.op for call in rule.match}
+        if not behind.isdisjoint(found):
+            found = read_ops(rule, ops, spelled).keys()
+        reads[rule.name] = sorted(found & written)
+    return reads
+
+
+def _spelled_with(ops: Mapping[str, OpDecl], written: AbstractSet[str]) -> frozenset[str]:
+    """Ops that have one of these in a form, or in a form of an op that a form has."""
+    spelled = {
+        name: {call.op for form in decl.forms for call in form.body}
+        for name, decl in ops.items()
+        if decl.forms
+    }
+    found: set[str] = set()
+    while True:
+        more = [n for n, has in spelled.items() if not (has.isdisjoint(written | found))]
+        if len(more) == len(found):
+            return frozenset(found)
+        found.update(more)
+
+
 def strata(rules: Sequence[Rule], ops: Mapping[str, OpDecl]) -> dict[str, int]:
     """A rule whose source has another rule's target op, in any spelling, runs after that rule."""
     writers: dict[str, list[Rule]] = {}
@@ -64,8 +95,7 @@ def strata(rules: Sequence[Rule], ops: Mapping[str, OpDecl]) -> dict[str, int]:
         for op in sorted(written_ops(rule)):
             writers.setdefault(op, []).append(rule)
     level = {rule.name: 0 for rule in rules}
-    spelled: dict[int, tuple[str, ...]] = {}
-    reads = {r.name: sorted(read_ops(r, ops, spelled).keys() & writers.keys()) for r in rules}
+    reads = _written_reads(rules, ops, writers.keys())
     # A chain is at most as long as there are rules that read a target; cycles are refused by the
     # checker, so the bound is never reached.
     for _ in range(sum(1 for found in reads.values() if found) + 1):
