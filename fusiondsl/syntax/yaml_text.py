@@ -44,7 +44,7 @@ def _block(scalar: Scalar) -> Piece:
 
 
 def _offsets(scalar: Scalar) -> list[int]:
-    """For each character of the value the offset of what spells it."""
+    """For each character of the value the offset of what spells it, and where the last one ends."""
     text = scalar.span.source.text
     end = scalar.span.end
     position = scalar.span.start
@@ -65,6 +65,7 @@ def _offsets(scalar: Scalar) -> list[int]:
                 position += 1
         offsets.append(min(position, end - 1))
         position += not char.isspace() or text[position : position + 1].isspace()
+    offsets.append(min(position, end))
     return offsets
 
 
