@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from types import EllipsisType
 
 from fusiondsl.diagnostics.source import Span
@@ -169,10 +170,7 @@ class ExpressionParser:
         while not self.at(")"):
             value = self.expression()
             if isinstance(value, Dotted) and len(value.parts) == 1 and self.take("="):
-                if value.parts[0] in kwargs:
-                    message = f"argument `{value.parts[0]}` is given twice"
-                    raise BadText("FD605", message, value.span)
-                kwargs[value.parts[0]] = self.expression()
+                kwargs[_keyword(value, kwargs)] = self.expression()
             elif kwargs:
                 message = "a positional argument after keyword arguments"
                 raise BadText("FD605", message, value.span)
@@ -252,6 +250,15 @@ def split_expressions(span: Span) -> tuple[Expr, ...]:
         if not parser.take(",") and parser.token.kind != "end":
             raise parser.fault(f"unexpected {parser.describe()}")
     return tuple(items)
+
+
+def _keyword(name: Dotted, given: dict[str, Expr]) -> str:
+    (word,) = name.parts
+    if keyword.iskeyword(word):
+        raise BadText("FD605", f"`{word}` is a keyword", name.span)
+    if word in given:
+        raise BadText("FD605", f"argument `{word}` is given twice", name.span)
+    return word
 
 
 def _negated(operand: Expr, span: Span) -> Expr:

@@ -47,6 +47,7 @@ X = 'x: "f32[4][1]cpu"'
         (body(params='x: "f32[f(s0)][1]cpu"', returned="x"), "FD608", "f(s0)"),
         (body(params=f"{X}, {X}", returned="x"), "FD615", "x"),
         (body("y = f(a = 1, a = 2)", returned="y"), "FD605", "a"),
+        (body("y = f(lambda = 1)", returned="y"), "FD605", "lambda"),
         (body("y = torch.neg(" + "9" * 100 + ")", returned="y"), "FD607", "9" * 100),
         (body(params="class", returned="()"), "FD605", "class"),
         (body(params=f"s = 1, {X}", returned="x"), "FD605", "x"),
