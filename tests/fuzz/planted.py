@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._pytree import tree_leaves
 
+from fusiondsl.graphs.opaque import OpaqueOp
 from tests.engine.lab import L
-from tests.fuzz.oracle import SIZE
+from tests.fuzz.oracle import call, value_of, whole
 from tests.fuzz.rule_sets import GROUPS, Made, RuleSet
 from tests.properties import test_mutation
 from tests.properties.graphs import (
@@ -23,6 +25,7 @@ from tests.properties.graphs import (
     ROWS,
     WIDTH,
     Built,
+    Choose,
     between,
     finish,
     noise,
@@ -51,10 +54,10 @@ class Fakes:
         if target is operator.getitem:
             return args[0][args[1]]
         with self.mode:
-            return target(*args, **kwargs)
+            return call(target, args, kwargs)
 
 
-def graph_for(rules: RuleSet, rng: Random) -> fx.GraphModule:
+def graph_for(rules: RuleSet, rng: Random, writes: bool | None = None) -> fx.GraphModule:
     """Sources of the rules, whole, overlapping and in part, among other operations."""
     choose = rng.randrange
     built = Built(fx.Graph(), Fakes(rng))  # type: ignore[arg-type]
@@ -62,15 +65,22 @@ def graph_for(rules: RuleSet, rng: Random) -> fx.GraphModule:
         node = built.graph.placeholder(name)
         node.meta["val"] = built.fakes.of_input(shape)
         (built.values if len(shape) > 1 else built.weights).append(node)
-    writes = rng.random() < 0.35
+    writes = rng.random() < 0.35 if writes is None else writes
     for _ in range(1 + choose(4)):
         for _ in range(choose(4)):
             noise(built, choose)
         _plant_one(built, rules, rng)
+        if choose(5) == 0:
+            _functionalized(built, choose)
         if writes and choose(2):
             test_mutation.write(built, choose)
-    if writes:
-        test_mutation.source(built, choose)
+    for _ in range(1 + choose(3) if writes else 0):
+        if choose(2):
+            test_mutation.source(built, choose)
+        else:
+            _crossed(built, choose)
+        if not choose(3):
+            test_mutation.write(built, choose)
     gm = finish(built, choose)
     if not writes and choose(2):
         reordered(gm.graph, choose)
@@ -81,10 +91,114 @@ _INPUTS = (("x", (ROWS, WIDTH)), ("y", (ROWS, WIDTH)), ("v", (WIDTH,)), ("w", (W
 
 
 def _plant_one(built: Built, rules: RuleSet, rng: Random) -> None:
-    if rules.known and (not rules.made or rng.random() < 0.4):
+    if rules.guarded and rng.random() < 0.3:
+        _guarded(built, rng.randrange)
+    elif rules.known and (not rules.made or rng.random() < 0.4):
         plant(built, rng.choice(rules.known), rng.randrange)
     elif rules.made:
         _plant(built, rng.choice(rules.made), rng)
+
+
+def _guarded(built: Built, choose: Choose) -> None:
+    """The sources of `GUARDED`, read as they may be, or not."""
+    a = built.values[-1 - choose(min(3, len(built.values)))]
+    if choose(2):
+        built.values.append(built.call(torch.ops.twin.soft.default, a))
+        return
+    bent = built.call(torch.ops.twin.bend.default, a)
+    for _ in range(1 + choose(2)):
+        built.results.append(built.call(torch.ops.twin.left.default, between(built, bent, choose)))
+    if not choose(4):
+        built.values.append(between(built, bent, choose))
+    if not choose(6):
+        built.results.append(built.call(aten.slice.Tensor, bent, 1, 0, WIDTH // 2))
+
+
+def _functionalized(built: Built, choose: Choose) -> None:
+    """A call that writes, as Inductor's passes see it, and a quant of what it has written."""
+
+    def value() -> fx.Node:
+        return built.values[-1 - choose(min(4, len(built.values)))]
+
+    weight, x = built.weights[choose(2)], value()
+    if choose(2):
+        written = {"dest": built.call(aten.empty_like.default, x)}
+        op, read = L.norm_into.default, {"x": x, "w": weight, "eps": EPS}
+    else:
+        written = {"x": x, "r": value()}
+        op, read = L.add_norm_into.default, {"w": weight, "eps": EPS}
+    if "r" in written and not choose(4):
+        results = _in_one_base(built, op, written, read)
+    elif choose(2):
+        results = _second(built, op, written, read, choose)
+    else:
+        results = _first(built, op, written, read)
+    for result in results:
+        if choose(2):
+            built.values.append(result)
+    codes = built.call(
+        L.group_codes.default, between(built, results[0], choose), (16, 32)[choose(2)]
+    )
+    built.results += built.items(codes)
+
+
+def _crossed(built: Built, choose: Choose) -> None:
+    """The calls of a source, and a write to what they read or make between them."""
+    a = built.call(aten.mul.Tensor, built.values[-1 - choose(min(4, len(built.values)))], 0.5)
+    b = built.values[choose(len(built.values))]
+    kind = choose(3)
+    if kind == 0:
+        made = built.call(L.act.default, a)
+    else:
+        made = built.call(aten.empty_like.default, a)
+        built.call(L.norm_into.default, made, a, built.weights[choose(2)], EPS)
+    if choose(3):
+        hit = (a, a, made, b)[choose(4)]
+        part = built.call(aten.slice.Tensor, hit, 1, 0, WIDTH // 2) if choose(2) else hit
+        built.call(aten.add_.Tensor, part, 1.0)
+    if kind == 0:
+        built.values.append(built.call(aten.add.Tensor, b, made))
+    else:
+        built.results += built.items(built.call(L.group_codes.default, made, (16, 32)[kind - 1]))
+    built.values += [value for value in (a, made) if not choose(3)]
+
+
+Nodes = dict[str, fx.Node]
+
+
+def _first(built: Built, op: Any, written: Nodes, read: dict[str, Any]) -> list[fx.Node]:
+    node = built.call(auto_functionalized, op, **written, **read)
+    return [built.call(operator.getitem, node, i + 1) for i in range(len(written))]
+
+
+def _second(
+    built: Built, op: Any, written: Nodes, read: dict[str, Any], choose: Choose
+) -> list[fx.Node]:
+    """Each argument is a whole base, said in one of the ways there are."""
+    bases = list(dict.fromkeys(written.values()))
+    views: dict[str, Any] = {}
+    for name, node in written.items():
+        views[f"_{name}_base_index"] = bases.index(node)
+        if not choose(4):
+            views[f"_{name}_alias"] = True
+        elif not choose(4):
+            ends = {"dim": 1, "start": 0, "end": WIDTH}
+            views |= {f"_{name}_slice_{key}": end for key, end in ends.items()}
+    node = built.call(auto_functionalized_v2, op, **read, **views, _all_bases=bases)
+    return [built.call(operator.getitem, node, bases.index(n) + 1) for n in written.values()]
+
+
+def _in_one_base(built: Built, op: Any, written: Nodes, read: dict[str, Any]) -> list[fx.Node]:
+    """Two arguments are the halves of one base."""
+    base = built.call(aten.cat.default, list(written.values()), 1)
+    halves = {name: (i * WIDTH, (i + 1) * WIDTH) for i, name in enumerate(written)}
+    views: dict[str, Any] = {}
+    for name, (start, end) in halves.items():
+        views |= {f"_{name}_base_index": 0, f"_{name}_slice_dim": 1}
+        views |= {f"_{name}_slice_start": start, f"_{name}_slice_end": end}
+    node = built.call(auto_functionalized_v2, op, **read, **views, _all_bases=[base])
+    made = built.call(operator.getitem, node, 1)
+    return [built.call(aten.slice.Tensor, made, 1, *ends) for ends in halves.values()]
 
 
 def _plant(built: Built, rule: Made, rng: Random) -> None:
@@ -95,7 +209,8 @@ def _plant(built: Built, rule: Made, rng: Random) -> None:
 
     def value(name: str) -> Any:
         if name in known:
-            return between(built, known[name], choose) if not choose(4) else known[name]
+            spaced = name[0] != "w" and not choose(4)
+            return between(built, known[name], choose) if spaced else known[name]
         if name[0] in "xw":
             pool = built.values if name[0] == "x" else built.weights
             known[name] = rng.choice(pool[-4:])
@@ -128,8 +243,8 @@ def _scalar(name: str, group: int) -> Any:
 
 # --- changes -------------------------------------------------------------------------------------
 
-_LARGEST = 1 << 17
-"""Elements of a value."""
+LARGEST = 1 << 19
+"""Elements of all values of a graph."""
 
 Change = Callable[[fx.Graph, Random], bool]
 """Whether there was something to change."""
@@ -145,6 +260,8 @@ def changed(gm: fx.GraphModule, rng: Random) -> None:
             if change(gm.graph, rng):
                 gm.graph.lint()
                 propagate(gm.graph)
+                if elements(gm.graph) > LARGEST:
+                    raise ValueError("too large to be run")
         except Exception:  # a fake, or a schema, refuses it
             gm.graph = kept
             gm.recompile()
@@ -158,19 +275,16 @@ def propagate(graph: fx.Graph) -> None:
         if hasattr(value := node.meta.get("val"), "fake_mode")
     )
     for node in graph.nodes:
-        if node.op == "call_function":
-            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        if node.op == "call_function" and not any(isinstance(a, OpaqueOp) for a in node.args):
+            args, kwargs = fx.map_arg((node.args, node.kwargs), value_of)
             with mode:
-                node.meta["val"] = node.target(*args, **kwargs)
-            if any(map(_is_large, tree_leaves(node.meta["val"]))):
-                raise ValueError(f"{node} is too large to be run")
+                node.meta["val"] = call(node.target, args, kwargs)
 
 
-def _is_large(value: Any) -> bool:
-    if not isinstance(value, Tensor):
-        return False
-    sizes = [size for size in value.shape if isinstance(size, int)]
-    return prod(sizes) > (_LARGEST if len(sizes) == value.dim() else _LARGEST // SIZE)
+def elements(graph: fx.Graph) -> int:
+    """Of all values together, when the graph runs."""
+    values = [v for node in graph.nodes for v in tree_leaves(node.meta.get("val"))]
+    return sum(prod(map(whole, v.shape)) for v in values if isinstance(v, Tensor))
 
 
 def _calls(graph: fx.Graph) -> list[fx.Node]:

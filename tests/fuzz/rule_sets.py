@@ -8,6 +8,7 @@ from functools import cache
 from random import Random
 
 import torch
+from torch import Tensor
 
 from fusiondsl.diagnostics.diagnostic import FusionError
 from fusiondsl.engine.compiled import CompiledRules
@@ -22,8 +23,69 @@ _TWINS = ("norm", "add_norm", "group_codes", "reduce", "act", "other", "mix", "a
 
 _library = torch.library.Library("twin", "FRAGMENT")
 
+_FEW = 8
+
+
+def _spoilt(x: Tensor, factor: float, right: bool) -> Tensor:
+    """What a kernel leaves where it must not be used."""
+    return x.contiguous() * (factor if right else float("nan"))
+
+
+def _bend_left(x: Tensor) -> Tensor:
+    left, right = (x.contiguous() * -2).chunk(2, -1)
+    return torch.cat([left, right * float("nan")], -1)
+
+
+def _like(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+_GUARDED_OPS: tuple[tuple[str, Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]], ...] = (
+    ("soft(Tensor x) -> Tensor", lambda x: x.contiguous() * 1.25, _like),
+    ("soft_few(Tensor x) -> Tensor", lambda x: _spoilt(x, 1.25, len(x) <= _FEW), _like),
+    ("soft_many(Tensor x) -> Tensor", lambda x: _spoilt(x, 1.25, len(x) > _FEW), _like),
+    ("bend(Tensor x) -> Tensor", lambda x: x.contiguous() * -2, _like),
+    ("bend_left(Tensor x) -> Tensor", _bend_left, _like),
+    (
+        "left(Tensor x) -> Tensor",
+        lambda x: x[:, : x.shape[1] // 2] + 1.0,
+        lambda x: x.new_empty(x.shape[0], x.shape[1] // 2),
+    ),
+)
+_GUARDED_DECLARED = """
+extern op twin.soft(x: D[t, H]) -> D[t, H]
+extern op twin.soft_few(x: D[t, H]) -> D[t, H]
+extern op twin.soft_many(x: D[t, H]) -> D[t, H]
+extern op twin.bend(x: D[t, H]) -> D[t, H]
+extern op twin.bend_left(x: D[t, H]) -> D[t, H]
+extern op twin.left(x: D[t, H]) -> D[t, H / 2]
+"""
+GUARDED = f"""
+rule few(x: D[tokens, H]) {{
+  match {{ y = twin.soft(x) }}
+  replace {{ y = twin.soft_few(x) }}
+  where {{ rows: tokens <= {_FEW} }}
+}}
+rule many(x: D[tokens, H]) {{
+  match {{ y = twin.soft(x) }}
+  replace {{ y = twin.soft_many(x) }}
+  where {{ rows: tokens > {_FEW} }}
+}}
+rule left(x: D[tokens, H]) {{
+  match {{ y = twin.bend(x) }}
+  replace {{ y = twin.bend_left(x) }}
+  where {{ read: read_as(y, twin.left.x) }}
+}}
+"""
+"""Rules whose targets are right for some sizes or readers only, and show where they are not."""
+
 
 def _register() -> None:
+    for schema, run, like in _GUARDED_OPS:
+        _library.define(schema, tags=(torch.Tag.needs_exact_strides,))
+        name = schema.partition("(")[0]
+        _library.impl(name, run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"twin::{name}", like, lib=_library)
     for schema, implementation, fake in OPS:
         name = schema.partition("(")[0]
         if name in _TWINS:
@@ -42,7 +104,7 @@ def _declared(text: str) -> str:
     return "".join("extern op " + part.replace("lab.", "twin.", 1) for part in found)
 
 
-DECLARED = LAB + _declared(LAB)
+DECLARED = LAB + _declared(LAB) + _GUARDED_DECLARED
 
 
 @dataclass(frozen=True)
@@ -152,6 +214,7 @@ class RuleSet:
     made: tuple[Made, ...]
     known: tuple[str, ...]
     """Names of the rules of `tests.properties` among them."""
+    guarded: bool = False
 
 
 @cache
@@ -163,10 +226,13 @@ def rule_set(number: int) -> RuleSet:
     if mutating:
         known = [name for name in known if name not in mutating]
     text = "".join(RULES[name] for name in known) + mutating
+    guarded = rng.random() < 0.4
+    text += GUARDED if guarded else ""
     made = [made_rule(f"made{i}", rng) for i in range(rng.choice((1, 2, 4, 6)))]
     while not _fits(text, made):
         made.pop(rng.randrange(len(made)))
-    return RuleSet(text + "".join(rule.text() for rule in made), tuple(made), tuple(known))
+    text += "".join(rule.text() for rule in made)
+    return RuleSet(text, tuple(made), tuple(known), guarded)
 
 
 def _fits(text: str, made: list[Made]) -> bool:
