@@ -35,6 +35,9 @@ from fusiondsl.pause import collection_paused
 MAX_PARTS = 1 << 24
 """Values of a program where each is counted wherever it is used."""
 
+MAX_WORK = 1 << 30
+"""The same of all values that are made, which bounds what looking through them takes."""
+
 _SHARED = 1 << 12
 """Names of one class that all programs of a process share: what is one object is equal at once."""
 
@@ -69,6 +72,8 @@ class _Kind:
     """Instances inside each other, at most."""
     size: int = 1
     """Values it stands for, at most, each counted wherever it is used."""
+    distinct: frozenset[_Kind] = frozenset()
+    """The items, each once."""
 
     def __post_init__(self) -> None:
         if self.depth > MAX_DEPTH:
@@ -87,7 +92,7 @@ def _container(cls: type, items: tuple[_Kind, ...]) -> _Kind:
         size += item.size
         if item.depth > depth:
             depth = item.depth
-    return _Kind(cls, items, depth, size)
+    return _Kind(cls, items, depth, size, frozenset(items))
 
 
 # --- blocks ------------------------------------------------------------------------------------
@@ -101,6 +106,7 @@ class _Reader:
         self._kinds = [_SCALARS[type(value)] for value in scalars]
         self._tuples: dict[tuple[_Kind, ...], _Kind] = {}
         self._files: dict[str, Place] = {}
+        self._work = 0
 
     def read(self, numbers: Sequence[int]) -> object:
         at = 0
@@ -110,7 +116,11 @@ class _Reader:
             cells = numbers[at + _HEAD : end]
             if max(cells[::width] if kind == POSITION else cells, default=-1) >= len(self._values):
                 raise Damaged("a value stands before its parts")
+            made = len(self._kinds)
             self._make(kind, rows, width, cells)
+            self._work += sum([kind.size for kind in self._kinds[made:]])
+            if self._work > MAX_WORK:
+                raise Damaged("its values stand for more than a program has")
             at = end
         if not self._values:
             raise Damaged("there are no values")
@@ -294,7 +304,7 @@ def _check(hint: Any) -> _Check:
 
 def _all(check: _Check) -> Callable[[_Kind], bool]:
     plain = _plain(check)
-    return lambda kind: all(_fits(item, check) for item in set(kind.items) - plain)
+    return lambda kind: all(_fits(item, check) for item in kind.distinct - plain)
 
 
 def _each(checks: list[_Check]) -> Callable[[_Kind], bool]:

@@ -330,6 +330,12 @@ def _doubling(times: int) -> list[Block]:
     return [(0, 1, 2, place, place) for place in range(times)]
 
 
+def _crowd(width: int, readers: int) -> bytes:
+    """One long list that many calls are given: few numbers, each looked through many times."""
+    ref, wide = (_kind(ir.Ref), 1, 1, 0), (0, 1, width, *[1] * width)
+    return _packed(["x"], ref, wide, *[(_kind(ir.ListOf), 1, 1, 2)] * readers)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -386,6 +392,10 @@ def _doubling(times: int) -> list[Block]:
         (_content(packed=_nested(MAX_DEPTH)), "nested too deeply"),
         (_content(packed=_nested(5_000)), "nested too deeply"),
         (_program_of([1], *_doubling(60)), "it has more than 16,777,216 parts"),
+        (
+            _content(packed=_crowd(1 << 16, 20_000)),
+            "its values stand for more than a program has",
+        ),
         (_content(target=3), "the target is not complete"),
         (_target(arch=3), "target.arch has a value of the wrong kind"),
         (_target(tp_size=True), "target.tp_size has a value of the wrong kind"),

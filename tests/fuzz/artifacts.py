@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -105,20 +107,25 @@ def _make(rng: Random) -> Case:
 def _sealed(data: bytes, body: bytes) -> bytes:
     """Another body under the header of `data`, which then agrees with it."""
     header = json.loads(data.partition(b"\n")[0])
-    body = body.removesuffix(b"\n")
     header |= {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
-    return json.dumps(header).encode() + b"\n" + body + b"\n"
+    return json.dumps(header).encode() + b"\n" + body
 
 
 def _rewritten(data: bytes, rng: Random) -> bytes:
-    _, first, second, *_ = data.split(b"\n")
-    target, entries = json.loads(first), json.loads(second)
+    """The target, a scalar or the table of numbers becomes another."""
+    _, first, line, table = data.split(b"\n", 3)
+    target, scalars = json.loads(first), json.loads(line)
+    numbers = list(struct.unpack(f"<{len(table) // 4}I", table))
     for _ in range(rng.choice((1, 1, 2, 5))):
-        if rng.random() < 0.1:
-            _change_target(target, rng)
-        else:
-            _change_entries(entries, rng)
-    return json.dumps(target).encode() + b"\n" + json.dumps(entries).encode()
+        match rng.randrange(10):
+            case 0:
+                _change_target(target, rng)
+            case 1 | 2 | 3:
+                _change_scalars(scalars, rng)
+            case _:
+                _change_numbers(numbers, len(scalars), rng)
+    packed = struct.pack(f"<{len(numbers)}I", *numbers)
+    return b"\n".join((json.dumps(target).encode(), json.dumps(scalars).encode(), packed))
 
 
 _VALUES: tuple[Any, ...] = (
@@ -142,48 +149,57 @@ def _change_target(target: dict[str, Any], rng: Random) -> None:
         target[key] = rng.choice(_VALUES)
 
 
-def _change_entries(entries: list[Any], rng: Random) -> None:
-    """A value, or a part of one, becomes another; most stay of their kind."""
-    if not entries:
+def _change_scalars(scalars: list[Any], rng: Random) -> None:
+    """A scalar becomes another; most stay of their kind."""
+    if not scalars:
         return
-    at = rng.randrange(len(entries))
-    entry = entries[at]
-    match rng.randrange(8):
-        case 0:
-            entries[at] = rng.choice(_VALUES)
-        case 1:
-            same = [other for other in entries[:at] if type(other) is type(entry)]
-            entries[at] = rng.choice(same or [entry])
-        case 2:
-            del entries[at]
-        case 3:
-            entries.insert(at, rng.choice(_VALUES))
-        case _ if isinstance(entry, list) and entry:
-            _change_node(entries, at, rng)
-        case _:
-            same = [other for other in entries if type(other) is type(entry)]
-            entries[at] = rng.choice(same)
-
-
-def _change_node(entries: list[Any], at: int, rng: Random) -> None:
-    entry = list(entries[at])
-    place = rng.randrange(len(entry))
+    at = rng.randrange(len(scalars))
+    same = [other for other in scalars if type(other) is type(scalars[at])]
     match rng.randrange(6):
         case 0:
-            entry[0] = rng.randrange(FIRST_CLASS + len(CLASSES) + 2)
+            scalars[at] = rng.choice(_VALUES)
         case 1:
-            del entry[place]
+            del scalars[at]
         case 2:
-            entry.insert(place, entry[place])
+            scalars.insert(at, rng.choice(_VALUES))
+        case _:
+            scalars[at] = rng.choice(same)
+
+
+def _change_numbers(numbers: list[int], places: int, rng: Random) -> None:
+    """A cell or the head of a block becomes another; most cells stay places of what is made."""
+    blocks = list(_blocks(numbers))
+    if not blocks:
+        return
+    block, rows, width = rng.choice(blocks)
+    cells = range(block + 3, block + 3 + rows * width)
+    at = rng.choice(cells) if cells and rng.random() < 0.9 else block + rng.randrange(3)
+    same = [numbers[cell] for cell in cells[(at - cells.start) % width :: width]] if width else []
+    match rng.randrange(8):
+        case 0:
+            numbers[at] = rng.choice((0, 1, FIRST_CLASS + len(CLASSES), 2**31, 2**32 - 1))
+        case 1:
+            del numbers[at]
+        case 2:
+            numbers.insert(at, numbers[at])
         case 3:
-            entry[place] = rng.choice((-1, at, at + 1, len(entries), 2**70, 0.0, True, None))
-        case 4 if len(entry) > 2:
-            other = rng.randrange(1, len(entry))
-            entry[max(place, 1)], entry[other] = entry[other], entry[max(place, 1)]
-        case _ if place and at:
-            kind = type(entries[entry[place]])
-            entry[place] = rng.choice([n for n in range(at) if type(entries[n]) is kind] or [0])
-    entries[at] = entry
+            numbers[at] = max(0, numbers[at] + rng.choice((-1, 1)))
+        case 4:
+            numbers[at] = rng.randrange(max(places, 1))
+        case _:
+            numbers[at] = rng.choice(same or [numbers[at]])
+
+
+def _blocks(numbers: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Where each block starts, with its rows and its width, as far as they follow each other."""
+    at = 0
+    while at + 3 <= len(numbers):
+        rows, width = numbers[at + 1 : at + 3]
+        end = at + 3 + rows * width
+        if end > len(numbers):
+            return
+        yield at, rows, width
+        at = end
 
 
 # --- what must hold ------------------------------------------------------------------------------
