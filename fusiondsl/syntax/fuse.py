@@ -44,8 +44,8 @@ def _tools() -> _Tools:
 class Piece:
     """A text inside a file: its characters, and where they stand in the source.
 
-    Positions are moved by `base`, or looked up in `offsets`, which has one entry a character and one
-    for the end.
+    Positions are moved by `base`, or looked up in `offsets`, which has one entry a character and
+    one for the end.
     """
 
     text: str
