@@ -13,7 +13,7 @@ from fusiondsl.diagnostics.diagnostic import Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.dims.expr import Binary, Expr, Name
-from fusiondsl.ir.program import Condition, Difference, TensorType, Type
+from fusiondsl.ir.program import UNREAD, Condition, Difference, TensorType, Type
 from fusiondsl.syntax import ast
 
 DIFFERENCES = (
@@ -25,6 +25,7 @@ DIFFERENCES = (
     "amax_floor",
     "saturate",
     "relayout",
+    UNREAD,
     "unproved",
 )
 
@@ -80,7 +81,11 @@ def optional_dtypes(types: Iterable[Type | None]) -> set[str]:
 
 
 def differences(
-    written: Iterable[ast.Difference], scope: Scope, is_value: Callable[[str], bool]
+    written: Iterable[ast.Difference],
+    scope: Scope,
+    is_value: Callable[[str], bool],
+    *,
+    of_rule: bool = False,
 ) -> tuple[Difference, ...]:
     checked: list[Difference] = []
     for item in written:
@@ -92,6 +97,14 @@ def differences(
                 item.kind.span,
                 notes=[f"differences are {', '.join(DIFFERENCES)}"],
                 help=did_you_mean(kind, DIFFERENCES),
+            )
+            continue
+        if kind == UNREAD and (item.value is None or not of_rule):
+            scope.diagnostics.error(
+                "FD236",
+                f"`{UNREAD}` is said about one value that a rule replaces",
+                item.span,
+                help=f"write `allow {{ {UNREAD}: value }}`",
             )
             continue
         if item.value is not None and not is_value(item.value.name):

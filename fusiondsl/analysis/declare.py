@@ -37,6 +37,7 @@ from fusiondsl.ir.program import (
     Step,
     TensorType,
     Type,
+    Unread,
 )
 from fusiondsl.syntax import ast
 
@@ -188,6 +189,7 @@ class OpBuilder:
             forms=self._forms(where),
             impls=tuple(self._impl(impl) for impl in self.op.impls),
             effects=tuple(self._effect(effect) for effect in self.op.effects),
+            unread=tuple(map(self._unread, self.op.unread)),
             differs=differences(self.op.differs, self.scope, self._is_result),
         )
 
@@ -399,6 +401,21 @@ class OpBuilder:
         for arg in effect.args:
             ExprChecker(self.scope).check(arg)
         return Effect(effect.resource.name, effect.args)
+
+    def _unread(self, unread: ast.Unread) -> Unread:
+        name, span = unread.parameter.name, unread.parameter.span
+        read = [p.name for p in self.decl.params if p.kind == "read" and _is_tensor(p)]
+        if name not in read:
+            message, help = f"`{self.decl.name}` reads no tensor `{name}`", did_you_mean(name, read)
+            self.diagnostics.error("FD236", message, span, help=help)
+        elif self.op.means is not None:
+            message = f"`means` says already what depends on `{name}`"
+            self.diagnostics.error("FD236", message, span)
+        return Unread(name, ExprChecker(self.scope).condition(unread.when))
+
+
+def _is_tensor(param: Param) -> bool:
+    return isinstance(param.type, TensorType)
 
 
 def _stated(param: Param, where: Sequence[Condition]) -> Const | None:

@@ -167,7 +167,7 @@ class RuleBuilder:
         def is_value(name: str) -> bool:
             return name in match.bound or name in replace.bound
 
-        return differences(self.written.allow, self.scope, is_value)
+        return differences(self.written.allow, self.scope, is_value, of_rule=True)
 
     def _readers(
         self, match: Lowering, outputs: tuple[tuple[str, str], ...]

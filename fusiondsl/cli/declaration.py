@@ -106,6 +106,7 @@ def declaration_data(op: ir.OpDecl) -> dict[str, Any]:
         "available": [condition_data(condition) for condition in op.available],
         "impls": list(map(_impl, op.impls)),
         "effects": list(map(_effect, op.effects)),
+        "unread": list(map(unread_text, op.unread)),
         "differs": list(map(_difference, op.differs)),
     }
 
@@ -138,6 +139,10 @@ def _effect(effect: ir.Effect) -> str:
     return f"{effect.resource}({', '.join(map(render, effect.args))})"
 
 
+def unread_text(unread: ir.Unread) -> str:
+    return f"{unread.parameter} when {render(unread.when)}"
+
+
 def _difference(difference: ir.Difference) -> str:
     return differences_text([difference])
 
@@ -164,6 +169,8 @@ def _facts(op: ir.OpDecl) -> list[str]:
         facts.append(("declared", str(op.span)))
     for effect in op.effects:
         facts.append(("effect", _effect(effect)))
+    for unread in op.unread:
+        facts.append(("unread", unread_text(unread)))
     if op.differs:
         facts.append(("differs", differences_text(op.differs)))
     width = max(len(name) for name, _ in facts)

@@ -134,6 +134,9 @@ class _Book:
         for effect in op.effects:
             args = ", ".join(map(render, effect.args))
             yield f"stays in order with what else uses {md.code(f'{effect.resource}({args})')}"
+        for unread in op.unread:
+            when = md.code(render(unread.when))
+            yield f"does not depend on {md.code(unread.parameter)} when {when}"
         for impl in op.impls:
             when = "" if impl.when is None else f" when {md.code(render(impl.when))}"
             yield f"kernel: {md.code(impl.location)}{when}"

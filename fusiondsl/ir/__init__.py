@@ -31,6 +31,7 @@ from fusiondsl.ir.program import (
     TableRow,
     TensorType,
     Type,
+    Unread,
     Unrounded,
 )
 
@@ -63,5 +64,6 @@ __all__ = [
     "TableRow",
     "TensorType",
     "Type",
+    "Unread",
     "Unrounded",
 ]

@@ -146,7 +146,7 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class Difference:
     kind: str
-    """`round assoc recip reduce_order neg_zero amax_floor saturate relayout`."""
+    """`round assoc recip reduce_order neg_zero amax_floor saturate relayout unread unproved`."""
     value: str | None = None
 
 
@@ -187,6 +187,14 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """`unread key when keys_from_cache(l)`: then nothing depends on this argument."""
+
+    parameter: str
+    when: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class OpDecl:
     """An op. As a *call* it takes the non-`out` parameters in order and returns `call_results`."""
 
@@ -204,6 +212,7 @@ class OpDecl:
     impls: tuple[Impl, ...]
     effects: tuple[Effect, ...]
     differs: tuple[Difference, ...]
+    unread: tuple[Unread, ...] = ()
     doc: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -260,6 +269,8 @@ class Readers:
 
 
 READ_AS = "read_as"
+UNREAD = "unread"
+"""The difference of a value that may be any other: nobody who may read it depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

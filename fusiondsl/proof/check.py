@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
-from fusiondsl.ir.program import Branch, Call, ListOf, Operand, Program, Ref, Rule, Step, Unrounded
+from fusiondsl.ir.program import Branch, Call, Program, Rule, Step, Unrounded
 from fusiondsl.proof.prove import Prover
+from fusiondsl.proof.unread import above
 from fusiondsl.proof.verdict import ORDER, Cause, Declared, Level, Verdict, listed
 
 
@@ -117,7 +118,7 @@ class _Checked:
 
     def _is_allowed(self, kind: str, output: str) -> bool:
         values = [d.value for d in self.rule.allow if d.kind == kind]
-        return None in values or bool(_above(self.rule, output).intersection(values))
+        return None in values or bool(above(self.rule, output).intersection(values))
 
     def _unneeded(self) -> None:
         for kind in listed({d.kind for d in self.rule.allow} & set(ORDER)):
@@ -138,23 +139,6 @@ def _labels(cause: Cause) -> list[Label]:
     if cause.target_span is not None:
         labels.append(Label(cause.target_span, f"the target has `{cause.target}`"))
     return labels
-
-
-def _above(rule: Rule, output: str) -> set[str | None]:
-    """A matched value and those it is computed from."""
-    found: set[str | None] = {output}
-    for call in reversed(rule.match):
-        if found.intersection(call.results):
-            found.update(name for arg in call.args for name in _names(arg))
-    return found
-
-
-def _names(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, (Ref, Unrounded)):
-        yield operand.name
-    elif isinstance(operand, ListOf):
-        for item in operand.items:
-            yield from _names(item)
 
 
 def _skips_rounding(step: Step) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusiondsl.decl.dtypes import ANY
 from fusiondsl.ir.program import (
+    UNREAD,
     Call,
     Form,
     OpDecl,
@@ -23,8 +24,11 @@ from fusiondsl.proof.generic import without_numbers
 from fusiondsl.proof.inline import Side
 from fusiondsl.proof.scope import Facts, Scope
 from fusiondsl.proof.terms import Term
+from fusiondsl.proof.unread import claims
 from fusiondsl.proof.values import Context, Unprovable, Value
 from fusiondsl.proof.verdict import Cause, Declared, Level, Output, Verdict, listed
+
+_NOTHING: Mapping[str, str | None] = {}
 
 
 class Prover:
@@ -64,7 +68,8 @@ class Prover:
 
     def _compared(self, rule: Rule, *, sizes: bool = True) -> Verdict:
         """Without `sizes` no condition on them is used, so that many rules are one."""
-        verdict = _verdict(self._sides(rule, self._context(), sizes=sizes))
+        sides = self._sides(rule, self._context(), sizes=sizes)
+        verdict = _verdict(sides, claims(rule, self.program.ops))
         declared = (*self._of_targets(rule), *self._of_forms(rule))
         kinds = [kind for output in verdict.outputs for kind in output.differences]
         differences = listed([*kinds, *(d.kind for d in declared)])
@@ -245,17 +250,24 @@ def _types(rule: Rule) -> dict[str, Type]:
     return {**dict(rule.types), **{p.name: p.type for p in rule.params}}
 
 
-def _verdict(sides: Sides | Cause) -> Verdict:
+def _verdict(sides: Sides | Cause, unread: Mapping[str, str | None] = _NOTHING) -> Verdict:
+    """`unread` holds the values that are claimed to be, with what may be said against it."""
     if isinstance(sides, Cause):
         return Verdict(Level.UNPROVED, because=sides)
     outputs: list[Output] = []
     because: Cause | None = None
     for name, one, other in sides.pairs:
         found = sides.comparison.differences(one, other)
+        objection = unread.get(name)
         if found is not None:
             outputs.append(Output(name, listed(found)))
+        elif name in unread and objection is None:
+            outputs.append(Output(name, (UNREAD,)))
         elif because is None:
             because = sides.explain.cause(name, one, other, EVERYTHING)
+            if objection is not None:
+                message = f"{because.message}, and it may be read: {objection}"
+                because = replace(because, message=message)
     if because is not None:
         return Verdict(Level.UNPROVED, outputs=tuple(outputs), because=because)
     differences = listed(kind for output in outputs for kind in output.differences)

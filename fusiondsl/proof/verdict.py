@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fusiondsl.diagnostics.source import Span
+from fusiondsl.ir.program import UNREAD
 
-ORDER = ("round", "assoc", "recip", "reduce_order", "neg_zero", "amax_floor", "saturate")
+ORDER = ("round", "assoc", "recip", "reduce_order", "neg_zero", "amax_floor", "saturate", UNREAD)
 """Every named difference, in the order it is listed."""
 
 

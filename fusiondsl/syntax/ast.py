@@ -145,6 +145,15 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """`unread key when keys_from_cache(l)`: then nothing depends on this argument."""
+
+    parameter: Ident
+    when: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Import:
     path: str
     span: Span
@@ -208,6 +217,7 @@ class Op:
     available: tuple[Condition, ...]
     impls: tuple[Impl, ...]
     effects: tuple[Effect, ...]
+    unread: tuple[Unread, ...]
     differs: tuple[Difference, ...]
     """How the kernel may differ from `means`."""
     doc: str | None

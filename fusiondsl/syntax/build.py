@@ -239,6 +239,13 @@ class Builder(ExpressionBuilder):
         span = self._span(first, parts[-1])
         return ast.Effect(self._plain(parts[0]), self._all_shallow(parts[2:-1]), span)
 
+    def unread(self, parts: Parts) -> Clause:
+        return self._clause("unread", self._unread(parts[1:], parts[0]), parts)
+
+    def _unread(self, parts: Parts, first: Token) -> ast.Unread:
+        span = self._span(first, parts[-1])
+        return ast.Unread(self._plain(parts[0]), self._shallow(parts[2]), span)
+
     def example(self, parts: Parts) -> Clause:
         because = parts[3].value if len(parts) > 3 else None
         fires = parts[2].type == "FIRES"
@@ -372,6 +379,9 @@ class Builder(ExpressionBuilder):
     def effect_text(self, parts: Parts) -> ast.Effect:
         return self._effect(parts, parts[0])
 
+    def unread_text(self, parts: Parts) -> ast.Unread:
+        return self._unread(parts, parts[0])
+
 
 @dataclass(slots=True)
 class Results:
@@ -415,6 +425,7 @@ def make_op(
         available=given.once("available", ()),
         impls=given.every("impl"),
         effects=given.every("effect"),
+        unread=given.every("unread"),
         differs=given.once("differs", ()),
         doc=given.once("doc"),
         span=span,

@@ -16,8 +16,8 @@ from fusiondsl.syntax.grammar import Brackets, LimitError
 
 _ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule", "fuse")
 _CLAUSES = frozenset(
-    {"doc", "means", "form", "where", "available", "impl", "effect", "differs", "let", "match"}
-    | {"replace", "allow", "keep", "before", "after", "example"}
+    {"doc", "means", "form", "where", "available", "impl", "effect", "unread", "differs", "let"}
+    | {"match", "replace", "allow", "keep", "before", "after", "example"}
 )
 _PUNCTUATION = {
     "LPAR": "(",

@@ -21,6 +21,7 @@ STARTS = (
     "param_text",
     "impl_text",
     "effect_text",
+    "unread_text",
 )
 """Start rules: a whole `.fuse` file, and the pieces of text in YAML files."""
 

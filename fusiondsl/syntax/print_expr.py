@@ -107,6 +107,10 @@ def impl_arguments(node: ast.Impl) -> list[str]:
     return args + [f"{name} = {expression(value)}" for name, value in node.kwargs]
 
 
+def unread(node: ast.Unread) -> str:
+    return f"{node.parameter.name} when {expression(node.when)}"
+
+
 def impl_call(node: ast.Impl) -> str:
     text = f"{write_string(node.location)}({', '.join(impl_arguments(node))})"
     return text if node.results is None else f"{text} -> {expression(node.results)}"

@@ -140,6 +140,9 @@ class FusePrinter:
             args = ", ".join(show.expression(arg) for arg in effect.args)
             text = f"{_INDENT}effect {effect.resource.name}({args})"
             yield self._with_comments(effect.span, [text])
+        for unread in node.unread:
+            text = f"{_INDENT}unread {show.unread(unread)}"
+            yield self._with_comments(unread.span, [text])
         if node.axiom:
             yield self._word_clause(node.span, r"\bmeans\s+axiom\b", f"{_INDENT}means axiom")
         elif node.means is not None:

@@ -119,6 +119,7 @@ class _Printer:
         yield from self._conditions("available", node.available)
         yield from self._list("impls", node.impls, lambda impl: _entry(_impl(impl)))
         yield from self._list("effects", node.effects, _effect)
+        yield from self._list("unread", node.unread, lambda u: [f"- {scalar(show.unread(u))}"])
         yield from self._differences("differs", node.differs)
 
     def _rule(self, node: ast.Rule) -> Iterator[str]:

@@ -86,6 +86,7 @@ CONDITION = Text("condition_text", "a condition")
 DIFFERENCE = Text("difference_text", "a named difference: `reduce_order`, or `round: value`")
 IMPL = Text("impl_text", '`"module:function"(arguments) -> (results)`')
 EFFECT = Text("effect_text", "`resource(arguments)`")
+UNREAD = Text("unread_text", "`parameter when condition`")
 
 CONDITIONS = Either((MapOf(EXPRESSION), ListOf(Either((CONDITION, MapOf(EXPRESSION)))), CONDITION))
 DIFFERENCES = ListOf(Either((DIFFERENCE, MapOf(Word()))))
@@ -122,6 +123,7 @@ OP = Shape(
         Key("available", CONDITIONS, "where the op exists"),
         Key("impls", ListOf(IMPLEMENTATION), "what runs, first match first"),
         Key("effects", ListOf(EFFECT), "calls that name one resource stay in order"),
+        Key("unread", ListOf(UNREAD), "arguments that nothing depends on, and when"),
         Key("differs", DIFFERENCES, "how the kernel may differ from `means`"),
     ),
 )

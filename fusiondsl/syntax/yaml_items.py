@@ -103,6 +103,7 @@ class ItemMaker:
             "available": tuple(_conditions(record.get("available"))),
             "impl": [_impl(impl) for impl in record.get("impls") if impl.complete],
             "effect": record.get("effects"),
+            "unread": record.get("unread"),
             "differs": tuple(_differences(record.get("differs"))),
             "doc": _prose(record),
         }

@@ -108,5 +108,6 @@ def test_json(run: Run) -> None:
         "available": [{"label": "arch", "condition": 'env.arch in ("gfx942", "gfx950")'}],
         "impls": ['"cli_demo.kernels:scale_add"(x, y) -> z'],
         "effects": [],
+        "unread": [],
         "differs": [],
     }

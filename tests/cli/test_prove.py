@@ -51,14 +51,8 @@ def test_the_page_is_current(run: Run, place: Path) -> None:
     )
 
 
-BEYOND = {"qk_norm_mrope_kv_cache_update"}
-"""Rules that say themselves why a proof does not follow: a value that its reader takes from
-elsewhere."""
-
-
 def test_every_shipped_rule_is_proved() -> None:
     program = fusiondsl.load("fusiondsl:").program
     prover = Prover(program)
-    unproved = {r.name for r in program.rules if prover.rule(r).level is Level.UNPROVED}
-    assert unproved == BEYOND
-    assert {r.name for r in program.rules if any(a.kind == "unproved" for a in r.allow)} == BEYOND
+    assert not [r.name for r in program.rules if prover.rule(r).level is Level.UNPROVED]
+    assert not [r.name for r in program.rules if any(a.kind == "unproved" for a in r.allow)]

@@ -26,6 +26,7 @@ LAYER = "layers.0"
 SECTIONS = (8, 12, 12)
 ROPE, MROPE = "qk_norm_rope_kv_cache_update", "qk_norm_mrope_kv_cache_update"
 PREDICATES = {ROPE: f"has_{ROPE}", MROPE: f"has_{MROPE}"}
+FROM_CACHE = Answer("keys_from_cache", True, {"l": LAYER})
 
 Rope = Callable[[Tensor, Tensor, Tensor, Tensor], None]
 
@@ -55,7 +56,7 @@ def rules(*answers: Answer) -> CompiledRules:
 
 
 def apply(captured: Captured, answers: Iterable[Answer] | None = None) -> Report:
-    given = (answer(ROPE), answer(MROPE)) if answers is None else tuple(answers)
+    given = (answer(ROPE), answer(MROPE), FROM_CACHE) if answers is None else tuple(answers)
     report = rules(*given).apply(captured.gm, tokens=range(1, 257))
     captured.gm.graph.lint()
     return report
@@ -291,6 +292,16 @@ def test_another_geometry() -> None:
     assert report.counts == {}
     found = refusal(report, ROPE)
     assert (found.kind, found.label) == (RefusalKind.PREDICATE_UNKNOWN, "kernel")
+
+
+@pytest.mark.parametrize("more", [(), (Answer("keys_from_cache", False, {"l": LAYER}),)])
+def test_keys_that_the_attention_may_take_from_the_batch(more: tuple[Answer, ...]) -> None:
+    """The kernel does not return them, so an attention that reads its argument is left alone."""
+    report = apply(v1(source(mrope), *inputs(7)), [answer(MROPE), *more])
+    assert report.counts == {}
+    kind = RefusalKind.PREDICATE_FALSE if more else RefusalKind.PREDICATE_UNKNOWN
+    found = refusal(report, MROPE)
+    assert (found.kind, found.label) == (kind, "cached")
 
 
 def test_layers_that_disagree() -> None:

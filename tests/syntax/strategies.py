@@ -161,6 +161,7 @@ impls = st.builds(
     st.just(NOWHERE),
 )
 effects = st.builds(ast.Effect, ident(), _tuples(bound), st.just(NOWHERE))
+unread = st.builds(ast.Unread, ident(), bound, st.just(NOWHERE))
 
 
 @st.composite
@@ -184,6 +185,7 @@ def ops(draw: st.DrawFn) -> ast.Op:
         available=draw(conditions),
         impls=draw(st.lists(impls, max_size=2).map(tuple)),
         effects=draw(st.lists(effects, max_size=2).map(tuple)),
+        unread=draw(st.lists(unread, max_size=2).map(tuple)),
         differs=draw(differences),
         doc=draw(st.none() | text),
         span=NOWHERE,

@@ -85,7 +85,7 @@ CODES: dict[str, CodeInfo] = {
     "FD116": CodeInfo(
         "unknown difference",
         "Numeric differences are `round assoc recip reduce_order neg_zero amax_floor saturate`; "
-        "`relayout` allows other strides.",
+        "`relayout` allows other strides, `unread` any value where nothing depends on it.",
     ),
     "FD117": CodeInfo(
         "unknown rule",

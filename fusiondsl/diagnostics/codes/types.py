@@ -181,4 +181,11 @@ CODES: dict[str, CodeInfo] = {
         "`name = scalar` says what else the reader is given.",
         "where { attended: read_as(k, attention.key, l = layer) }",
     ),
+    "FD236": CodeInfo(
+        "`unread` where it says nothing",
+        "An op whose meaning is not written out may say `unread parameter when condition`: nothing "
+        "depends on that tensor then. A rule whose readers are such arguments only may replace a "
+        "value by any other, which it names in its `allow`.",
+        "allow { unread: k }",
+    ),
 }
