@@ -145,17 +145,26 @@ def _define_kernels() -> None:
 
 _FUSION = "vllm.compilation.passes.fusion"
 
+CACHING = "QkNormRopeKvCacheFusionPass"
 PASSES = {
     "RocmAiterAllReduceFusionPass": "allreduce_rms_fusion",
     "RocmAiterRMSNormQuantFusionPass": "rocm_aiter_fusion",
     "RocmAiterSiluMulFp8GroupQuantFusionPass": "rocm_aiter_fusion",
     "RocmAiterTritonAddRMSNormPadFusionPass": "rocm_aiter_fusion",
     "MLADualRMSNormFusionPass": "rocm_aiter_fusion",
+    CACHING: "qk_norm_rope_kvcache_fusion",
 }
 """The passes for AITER, each with its module."""
 
 GATED_HEADS, GATED_WIDTH = 4, 128
-"""The only layer of the stand-in model that a pass asks for: linear attention, on one rank."""
+"""A layer of the stand-in model that a pass asks for: linear attention, on one rank."""
+
+HEADS, KV_HEADS, HEAD_SIZE = 4, 2, 64
+"""The other one: attention with a cache of keys and values, on one rank."""
+
+LAYER = "layers.0"
+SECTIONS, INTERLEAVED = (8, 12, 12), True
+"""How the model turns queries and keys of tokens that have three positions."""
 
 
 class RocmVllm:
@@ -179,7 +188,9 @@ class RocmVllm:
         """The pass as vLLM builds it: with all its patterns registered."""
         module = import_module(f"{_FUSION}.{PASSES[name]}")
         # Native code slices, for which torch asks the driver of a GPU even of fake tensors.
-        device = nullcontext() if custom_ops else _OnCpu()
+        # And this pass compares a buffer with its example's before it traces on the graph's device.
+        on_cpu = not custom_ops or name == CACHING
+        device = _OnCpu() if on_cpu else nullcontext()
         # One of the passes makes its example inputs without a fake mode of its own.
         with self.settings(custom_ops) as config, FakeTensorMode(), device:
             return getattr(module, name)(config)
@@ -200,8 +211,14 @@ class RocmVllm:
         )
         # The platform adds ops of its own choice: those are the caller's here.
         config.compilation_config.custom_ops = ["none", *custom_ops]
-        config.compilation_config.static_forward_context["gated"] = _linear_attention()
-        config.model_config = SimpleNamespace(dtype=torch.bfloat16, get_hidden_size=lambda: HIDDEN)
+        layers = {"gated": _linear_attention(), LAYER: _attention()}
+        config.compilation_config.static_forward_context.update(layers)
+        rope = {"mrope_section": list(SECTIONS), "mrope_interleaved": INTERLEAVED}
+        config.model_config = SimpleNamespace(
+            dtype=torch.bfloat16,
+            get_hidden_size=lambda: HIDDEN,
+            hf_text_config=SimpleNamespace(rope_parameters=rope),
+        )
         return config
 
     def apply(self, fusion_pass: Any, module: fx.GraphModule) -> int:
@@ -261,4 +278,21 @@ def _linear_attention() -> object:
         type("LinearAttention", (base,), dict.fromkeys(base.__abstractmethods__))
     )
     vars(layer).update(num_v_heads=GATED_HEADS * TP_SIZE, head_v_dim=GATED_WIDTH, tp_size=TP_SIZE)
+    return layer
+
+
+def _attention() -> object:
+    """With a cache in a layout that AITER's kernels write, and from which it takes all keys."""
+    base = import_module("vllm.model_executor.layers.attention.attention").Attention
+    layer: Any = object.__new__(base)
+    supported = {"fused_qk_norm_rope_kvcache_supported", "fused_qk_norm_mrope_kvcache_supported"}
+    vars(layer).update(
+        layer_name=LAYER,
+        num_heads=HEADS,
+        num_kv_heads=KV_HEADS,
+        head_size=HEAD_SIZE,
+        head_size_v=HEAD_SIZE,
+        query_quant=None,
+        impl=SimpleNamespace(**dict.fromkeys(supported, lambda: True)),
+    )
     return layer

@@ -10,7 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.support.rocm_vllm import GATED_HEADS, GATED_WIDTH, TP_GROUP
+from tests.support.rocm_vllm import (
+    CACHING,
+    GATED_HEADS,
+    GATED_WIDTH,
+    HEAD_SIZE,
+    HEADS,
+    INTERLEAVED,
+    KV_HEADS,
+    TP_GROUP,
+)
 from tests.vllm import sources
 from tests.vllm.sources import Change, Layers, Site
 
@@ -36,6 +45,10 @@ class Source:
     function: Callable[..., tuple[Tensor, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     passes: tuple[str, ...]
+    dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)
+    """Of inputs that have one whatever the activations have."""
+    tokens: int = 2048
+    """Up to how many vLLM runs the passes."""
 
 
 _QUANT = ("RocmAiterRMSNormQuantFusionPass",)
@@ -44,10 +57,19 @@ _BOTH = (*_ALLREDUCE, *_QUANT)
 _SILU = ("RocmAiterSiluMulFp8GroupQuantFusionPass",)
 _PADDING = ("RocmAiterTritonAddRMSNormPadFusionPass",)
 _DUAL = ("MLADualRMSNormFusionPass",)
+_CACHING = (CACHING,)
 
 _HEADS = (TOKENS, GATED_HEADS, GATED_WIDTH)
 _GATED = {"x": _HEADS, "z": _HEADS, "weight": (GATED_WIDTH,)}
 _ROUTED = {"router": (8, 2880), "bias": (8,)}
+_QKV = {
+    "qkv": (TOKENS, (HEADS + 2 * KV_HEADS) * HEAD_SIZE),
+    "q_weight": (HEAD_SIZE,),
+    "k_weight": (HEAD_SIZE,),
+    "cos_sin": (4096, HEAD_SIZE),
+}
+_SCALED = {**_QKV, "q_scale": (1,)}
+_F32 = {"q_scale": torch.float32}
 
 SOURCES = {
     source.function.__name__: source
@@ -76,6 +98,10 @@ SOURCES = {
         Source(sources.mla_norms_group_quant, _MLA, _DUAL),
         Source(sources.mla_norm_then_token_quant, _MLA, (*_QUANT, *_DUAL)),
         Source(sources.mla_norm_then_group_quant, _MLA, (*_QUANT, *_DUAL)),
+        Source(sources.rope_attention, _QKV, _CACHING, tokens=256),
+        Source(sources.mrope_attention, _QKV, _CACHING, tokens=256),
+        Source(sources.rope_quant_attention, _SCALED, _CACHING, _F32, 256),
+        Source(sources.mrope_quant_attention, _SCALED, _CACHING, _F32, 256),
     )
 }
 
@@ -102,12 +128,19 @@ class Case:
     """How many placeholders there are for the number of tokens."""
     group: str = TP_GROUP
     width: int = 128
+    neox: bool = True
+    interleaved: bool = INTERLEAVED
+    heads: int = HEADS
     static: bool = False
     archs: tuple[str, ...] = ARCHS
 
     @property
     def passes(self) -> tuple[str, ...]:
         return SOURCES[self.source].passes
+
+    @property
+    def tokens(self) -> range:
+        return range(1, SOURCES[self.source].tokens + 1)
 
     @property
     def name(self) -> str:
@@ -123,16 +156,25 @@ def source_and_inputs(case: Case) -> tuple[Callable[..., Any], list[Tensor]]:
     names = [name for name in names if name != case.without]
 
     def run(*tensors: Tensor) -> tuple[Tensor, ...]:
-        site = Site(layers, case.eps, case.spelling, case.changes, case.group, case.width)
+        site = Site(
+            layers,
+            case.eps,
+            case.spelling,
+            case.changes,
+            case.group,
+            case.width,
+            case.neox,
+            case.interleaved,
+            case.heads,
+        )
         passed = dict(zip(names, tensors, strict=True))
         named = {name: passed.get(case.given.get(name, name)) for name in shapes}
         results = source.function(site, **named)
         kept = [value for place, value in enumerate(results) if place != case.dead]
         return (*kept, *([] if case.read is None else [site.seen[case.read]]))
 
-    inputs = [
-        torch.zeros(shapes[name], dtype=case.dtypes.get(name, torch.bfloat16)) for name in names
-    ]
+    dtypes = {**case.dtypes, **source.dtypes}
+    inputs = [torch.zeros(shapes[name], dtype=dtypes.get(name, torch.bfloat16)) for name in names]
     return run, inputs
 
 
@@ -186,6 +228,7 @@ _ADDING = tuple(name for name, source in SOURCES.items() if "residual" in source
 _REDUCING = tuple(name for name in SOURCES if name.startswith("allreduce"))
 _QUANTISING = tuple(name for name in SOURCES if name.endswith("quant") and "mla" not in name)
 _LATENT = tuple(name for name in SOURCES if name.startswith("mla"))
+_TURNING = tuple(name for name in SOURCES if name.endswith("attention"))
 _NORMING = ("norm_group_quant", "add_norm_group_quant", "norm_token_quant", "add_norm_token_quant")
 
 
@@ -195,6 +238,8 @@ def _between(source: str) -> str:
         return "reduced"
     if source in _LATENT:
         return "query"
+    if source in _TURNING:
+        return "key"
     return "activated" if source == "silu_mul_quant" else "normed"
 
 
@@ -267,6 +312,15 @@ def _planted() -> Iterator[Case]:
         yield Case(source, planted="rest read by another", read="rest")
         yield Case(source, planted="latent doubled", changes={"latent": _doubled})
         yield Case(source, planted="rotary dead", dead=2 if source == "mla_norms" else 3)
+    for source in _TURNING:
+        yield Case(source, planted="adjacent columns", neox=False)
+        yield Case(source, planted="query doubled", changes={"query": _doubled})
+        yield Case(source, planted="query read by another", read="query")
+        yield Case(source, planted="normed doubled", changes={"normed": _doubled})
+        yield Case(source, planted="normed read by another", read="normed")
+        yield Case(source, planted="other heads", heads=HEADS + 2)
+    for source in ("mrope_attention", "mrope_quant_attention"):
+        yield Case(source, planted="in a row", interleaved=not INTERLEAVED)
 
 
 def _cases() -> Iterator[Case]:
@@ -282,5 +336,5 @@ def _chips(case: Case) -> tuple[str, ...]:
     return CDNA if _CDNA_ONLY & set(case.passes) else ARCHS
 
 
-_CDNA_ONLY = {*_ALLREDUCE, *_DUAL}
+_CDNA_ONLY = {*_ALLREDUCE, *_DUAL, *_CACHING}
 CASES = tuple(_cases())

@@ -27,7 +27,7 @@ class Difference:
 
 DIFFERENCES = (
     Difference(
-        ("*norm*-eps 0.1", "allreduce_*gemma-*-eps 0.1"),
+        ("*norm*-eps 0.1", "allreduce_*gemma-*-eps 0.1", "*rope*attention-*-eps 0.1"),
         "leaves",
         "rewrites",
         "vLLM registers a pattern for each epsilon it knows, 1e-5 and 1e-6; a rule binds any",
@@ -103,6 +103,7 @@ DIFFERENCES = (
             "silu_mul_quant-*-f32",
             "add_norm_pad-*-f32",
             "mla_*-f32",
+            "*rope*attention-*-f32",
         ),
         "rewrites",
         "leaves",
@@ -248,6 +249,33 @@ DIFFERENCES = (
         "rewrites",
         "as above: vLLM falls back to its pattern without quantisation",
     ),
+    Difference(
+        ("rope_attention-*-query doubled", "mrope_attention-*-query doubled"),
+        "leaves",
+        "rewrites",
+        "vLLM's pattern ends with the turned query as heads; to a rule its rows are a value that"
+        " anybody may read",
+    ),
+    Difference(
+        ("rope_attention-*-key read by another", "rope_quant_attention-*-key read by another"),
+        "rewrites",
+        "leaves",
+        "AITER's kernel leaves out the keys of tokens without a slot; only the layer's attention is"
+        " known not to read them, and vLLM lets anybody",
+    ),
+    Difference(
+        ("mrope_*attention-*-in a row",),
+        "leaves",
+        "rewrites",
+        "vLLM has a pattern for the sections in the model's configuration; a rule binds any",
+    ),
+    Difference(
+        ("*rope*attention-*-other heads",),
+        "rewrites",
+        "leaves",
+        "vLLM's pattern takes any numbers of heads and writes those of the first layer; the rule"
+        " asks whether the layer has the heads it sees",
+    ),
 )
 
 LEFT_ALONE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -262,6 +290,7 @@ LEFT_ALONE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "*-activated doubled",
             "mla_norms*-query doubled",
             "mla_norms*-latent doubled",
+            "*rope*attention-*-key doubled",
             "*-viewed as halves",
             "*-first columns",
         ),
@@ -277,6 +306,7 @@ LEFT_ALONE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "norm_t*-normed read by another",
             "gated_*-normed read by another",
             "silu_*-activated read by another",
+            "mrope_*attention-*-key read by another",
         ),
         ARCHS,
     ),

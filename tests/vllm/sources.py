@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from tests.support.rocm_vllm import GATED_HEADS, GATED_WIDTH, TP_GROUP
+from tests.support.rocm_vllm import (
+    GATED_HEADS,
+    GATED_WIDTH,
+    HEAD_SIZE,
+    HEADS,
+    INTERLEAVED,
+    LAYER,
+    SECTIONS,
+    TP_GROUP,
+)
 
 Inputs: TypeAlias = Mapping[str, Tensor]
 Change: TypeAlias = Callable[[Tensor], Tensor]
@@ -28,6 +37,8 @@ class Layers:
     token_quant: Any
     gated_norm: Callable[..., Tensor]
     fp8: torch.dtype
+    attention: Any
+    """What calls name the attention layer by."""
 
     @staticmethod
     def of_width(width: int) -> Layers:
@@ -45,6 +56,7 @@ class Layers:
             layer(shapes.PER_TOKEN),
             norms.RMSNormGated.forward_static,
             import_module("vllm.platforms").current_platform.fp8_dtype(),
+            import_module("vllm.utils.torch_utils")._encode_layer_name(LAYER),
         )
 
 
@@ -60,6 +72,9 @@ class Site:
     group: str = TP_GROUP
     width: int = 128
     """Of the groups that are quantised."""
+    neox: bool = True
+    interleaved: bool = INTERLEAVED
+    heads: int = HEADS
     seen: dict[str, Tensor] = field(default_factory=dict)
 
     def at(self, place: str, value: Tensor) -> Tensor:
@@ -239,3 +254,79 @@ def mla_norm_then_group_quant(
 ) -> tuple[Tensor, ...]:
     normed, latent, rotary = mla_norms(s, x, q_weight, kv_weight)
     return (*s.group_quant(normed), latent, rotary)
+
+
+# --- queries, keys and their cache ----------------------------------------------------------------
+
+
+def rope_attention(
+    s: Site, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin: Tensor
+) -> tuple[Tensor, ...]:
+    q, k, v = _heads(s, qkv, q_weight, k_weight)
+    positions = torch.arange(qkv.shape[0], device=qkv.device)
+    torch.ops._C.rotary_embedding(positions, q, k, HEAD_SIZE, cos_sin, s.neox)
+    return _attended(s, q, k, v)
+
+
+def mrope_attention(
+    s: Site, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin: Tensor
+) -> tuple[Tensor, ...]:
+    q, k, v = _heads(s, qkv, q_weight, k_weight)
+    _turn_by_three(s, q, k, cos_sin)
+    return _attended(s, q, k, v)
+
+
+def rope_quant_attention(
+    s: Site, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin: Tensor, q_scale: Tensor
+) -> tuple[Tensor, ...]:
+    q, k, v = _heads(s, qkv, q_weight, k_weight)
+    positions = torch.arange(qkv.shape[0], device=qkv.device)
+    torch.ops._C.rotary_embedding(positions, q, k, HEAD_SIZE, cos_sin, s.neox)
+    return _attended(s, _quantised(s, q, q_scale), k, v)
+
+
+def mrope_quant_attention(
+    s: Site, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin: Tensor, q_scale: Tensor
+) -> tuple[Tensor, ...]:
+    q, k, v = _heads(s, qkv, q_weight, k_weight)
+    _turn_by_three(s, q, k, cos_sin)
+    return _attended(s, _quantised(s, q, q_scale), k, v)
+
+
+def _heads(
+    s: Site, qkv: Tensor, q_weight: Tensor, k_weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = s.heads * HEAD_SIZE
+    narrow = (qkv.shape[-1] - wide) // 2
+    q, k, v = qkv.split([wide, narrow, narrow], dim=-1)
+    q = s.rms_norm(q.reshape(-1, s.heads, HEAD_SIZE), q_weight)
+    k = torch.ops.vllm_ir.rms_norm(k.reshape(-1, narrow // HEAD_SIZE, HEAD_SIZE), k_weight, s.eps)
+    return q.reshape(-1, wide), k.reshape(-1, narrow), v
+
+
+def _turn_by_three(s: Site, q: Tensor, k: Tensor, cos_sin: Tensor) -> None:
+    row = torch.arange(q.shape[0], device=q.device)
+    positions = torch.stack([row, row + 3, 2 * row])
+    turned = 2 * sum(SECTIONS)
+    torch.ops.vllm.mrope(
+        positions, q, k, cos_sin, HEAD_SIZE, turned, *SECTIONS, s.interleaved, s.neox
+    )
+
+
+def _quantised(s: Site, query: Tensor, scale: Tensor) -> Tensor:
+    codes = torch.empty_like(query, dtype=s.layers.fp8)
+    torch.ops.vllm.rocm_aiter_per_tensor_quant(codes, query, scale, False)
+    return codes
+
+
+def _attended(s: Site, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    layer = s.layers.attention
+    output = torch.empty((q.shape[0], s.heads, HEAD_SIZE), dtype=v.dtype, device=v.device)
+    query = s.at("query", q).view(-1, s.heads, HEAD_SIZE)
+    key = s.at("key", k.view(-1, k.shape[-1] // HEAD_SIZE, HEAD_SIZE))
+    value = v.reshape(-1, v.shape[-1] // HEAD_SIZE, HEAD_SIZE)
+    done = torch.ops.vllm.unified_kv_cache_update(key, value, layer)
+    torch.ops.vllm.unified_attention_with_output(
+        query, key, value, output, layer, kv_cache_dummy_dep=done
+    )
+    return (output.view(-1, s.heads * HEAD_SIZE),)

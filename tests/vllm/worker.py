@@ -19,16 +19,23 @@ from torch import fx
 from torch._inductor.pattern_matcher import PatternMatcherPass, stable_topological_sort
 
 import fusiondsl
+from fusiondsl import Answer
 from fusiondsl.resources import patterns_root
 from tests.pairs.values import Values
 from tests.support.capture import post_grad
-from tests.support.rocm_vllm import TP_GROUP, TP_SIZE, RocmVllm
+from tests.support.rocm_vllm import (
+    HEAD_SIZE,
+    HEADS,
+    KV_HEADS,
+    LAYER,
+    TP_GROUP,
+    TP_SIZE,
+    RocmVllm,
+)
 from tests.vllm.cases import CASES, DEFAULTS, Case, source_and_inputs
 
-TOKENS = range(1, 2049)
-
 _ASSERT = torch.ops.aten._assert_scalar.default
-CUSTOM_OPS = ("+quant_fp8", "+silu_and_mul")
+CUSTOM_OPS = ("+quant_fp8", "+silu_and_mul", "+rotary_embedding")
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class Worker:
             tp_size=TP_SIZE,
             tp_group=TP_GROUP,
             facts={f"env.{name}": value for name, value in facts.items()},
+            answers=_answers(),
         )
         self.rules = fusiondsl.load(patterns_root()).compile(target)
 
@@ -70,8 +78,8 @@ class Worker:
         graph = self._graph(case)
         theirs, their_graph = self._theirs(case, graph)
         ours, registered = _copy(graph), _copy(graph)
-        report = self.rules.apply(ours, tokens=TOKENS)
-        counts = self._register(registered)
+        report = self.rules.apply(ours, tokens=case.tokens)
+        counts = self._register(registered, case.tokens)
         values = [self._values(g) for g in (their_graph, ours, registered)]
         return Outcome(
             case.name,
@@ -105,10 +113,10 @@ class Worker:
                 return type(error).__name__, graph
         return ("rewrites" if count else "leaves"), rewritten
 
-    def _register(self, module: fx.GraphModule) -> dict[str, int]:
+    def _register(self, module: fx.GraphModule, tokens: range) -> dict[str, int]:
         """Applies the rules as registrations, as often as they ask for."""
         patterns = PatternMatcherPass()
-        registration = self.rules.register(patterns, tokens=TOKENS)
+        registration = self.rules.register(patterns, tokens=tokens)
         counts: dict[str, int] = {}
         while True:
             patterns.apply(module.graph)
@@ -122,6 +130,17 @@ class Worker:
 
     def _values(self, module: fx.GraphModule) -> list[Any]:
         return Values(self.rules.program, DEFAULTS).outputs(module.graph)
+
+
+def _answers() -> tuple[Answer, ...]:
+    """What vLLM asks of the layer of the stand-in model."""
+    layer = {"l": LAYER}
+    fits = {**layer, "heads": HEADS, "kv_heads": KV_HEADS, "head_size": HEAD_SIZE}
+    return (
+        Answer("has_qk_norm_rope_kv_cache_update", True, fits),
+        Answer("has_qk_norm_mrope_kv_cache_update", True, fits),
+        Answer("keys_from_cache", True, layer),
+    )
 
 
 def _share_sizes(graph: fx.Graph) -> None:
