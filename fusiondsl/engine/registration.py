@@ -140,7 +140,7 @@ class _Walk:
         anchor = unit.anchor
         if anchor is None or anchor is node or not anchor < node:
             return False
-        return anchor.target in self._targets and not skips(anchor)
+        return self._is_offered(anchor)
 
     def holds(self, unit: Unit) -> bool:
         """Some site of the unit can be rewritten in the graph as it is now."""
@@ -175,11 +175,15 @@ class _Walk:
                 self._matched = run, view
                 self._later = stratum + 1 < len(self._plan.strata)
                 self._writes = view.mutations.any
-                for unit in units(run, view, run.judged(view, run.collect(view, trie))):
+                judged = run.judged(view, run.collect(view, trie))
+                for unit in units(run, view, judged, self._is_offered):
                     self._waiting[unit] = False
                     self._offers.update(dict.fromkeys(unit.nodes, unit))
                 if self._waiting:
                     return
+
+    def _is_offered(self, node: fx.Node) -> bool:
+        return node.target in self._targets and not skips(node)
 
     def _keep(self) -> None:
         """What the last matching has led to."""

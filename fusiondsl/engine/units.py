@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,12 +36,15 @@ class _Knot:
     sites: list[Judged] = field(default_factory=list)
 
 
-def units(run: Run, view: View, sites: list[Judged]) -> list[Unit]:
+def units(
+    run: Run, view: View, sites: list[Judged], is_offered: Callable[[fx.Node], bool]
+) -> list[Unit]:
     """Sites in units that do not depend on each other, settled as `Run.settle` settles them.
 
     A site whose new nodes simply stand where its last call stood can be rewritten before or after
     any other. Where a site moves nodes, or cannot be placed as the graph is, the order decides:
-    all sites in that stretch of the graph are one unit. Losers are refused.
+    all sites in that stretch of the graph are one unit. Losers are refused. A site that is offered
+    at none of its nodes waits for the graph pass, and so must what it leaves in place.
     """
     places = {id(site): run.place(view, site) for site, _ in sites}
     bound = [site for site, _ in sites if not _stands_alone(site, places[id(site)])]
@@ -53,7 +57,8 @@ def units(run: Run, view: View, sites: list[Judged]) -> list[Unit]:
         if run.loses(site, taken):
             continue
         claimed = site.claimed()
-        taken.update(dict.fromkeys(claimed, site))
+        waits = not any(map(is_offered, claimed))
+        taken.update(dict.fromkeys(site.own if waits else claimed, site))
         found.append(Unit([(site, alone[site])], frozenset(claimed), _first_result(site)))
     for knot in knots:
         problems = [(s, p) for s, _ in knot.sites if isinstance(p := places[id(s)], Problem)]

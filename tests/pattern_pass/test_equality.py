@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import ref
 
@@ -28,7 +28,7 @@ from fusiondsl.resources import patterns_root
 from tests.engine.lab import EPS, L, called, equal, mx_codes, rows, rules, vector
 from tests.graphs.test_reader import CASES, INDEX
 from tests.pairs import test_pairs as pairs
-from tests.pattern_pass.support import in_pass, same_as_graph_pass
+from tests.pattern_pass.support import copied, in_pass, same_as_graph_pass
 from tests.properties.graphs import random_graphs, reordered
 from tests.properties.test_rewriting import CHECKS, all_rules, run
 from tests.support.capture import post_grad, traced
@@ -182,20 +182,62 @@ def left_to_the_graph_pass(gm: fx.GraphModule, text: str, *words: str) -> None:
     assert rules(text).apply(gm).counts == {refusal.rule: 1}
 
 
-def test_one_call_with_block_scales() -> None:
+BLOCKS = """
+extern op lab_blocks.codes(x: D[t.., H])
+    -> (codes: f8e4m3fn[t.., H], scale: f8e8m0fnu[t.., H / 32])
+"""
+
+
+@pytest.fixture
+def blocks() -> Iterator[None]:
     library = torch.library.Library("lab_blocks", "FRAGMENT")
     library.define("codes(Tensor x) -> (Tensor, Tensor)")
     library.impl("codes", mx_codes, "CompositeExplicitAutograd")
     torch.library.register_fake("lab_blocks::codes", mx_codes, lib=library)
-    text = """
-    extern op lab_blocks.codes(x: D[t.., H])
-        -> (codes: f8e4m3fn[t.., H], scale: f8e8m0fnu[t.., H / 32])
-    rule alone(x: D[t.., H]) {
-      match { codes, scale = lab.mx_codes(x) }
-      replace { codes, scale = lab_blocks.codes(x) }
-    }"""
+    yield
+    library._destroy()
+
+
+@pytest.mark.usefixtures("blocks")
+def test_one_call_with_block_scales() -> None:
+    text = f"""{BLOCKS}
+    rule alone(x: D[t.., H]) {{
+      match {{ codes, scale = lab.mx_codes(x) }}
+      replace {{ codes, scale = lab_blocks.codes(x) }}
+    }}"""
     gm = traced(lambda x: L.mx_codes(x), X).gm
     left_to_the_graph_pass(gm, text, "skips", "kind of tensors")
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("strata", [1, 2])
+def test_a_site_that_waits_keeps_what_it_reads(strata: int) -> None:
+    """Else another rule has rewritten a matched value before the graph pass comes to the site."""
+    keeps = f"""{BLOCKS}
+    rule keeps(x: D[t.., H]) {{
+      match {{ n = lab.act(x); codes, scale = lab.mx_codes(n) }}
+      replace {{ n = n; codes, scale = lab_blocks.codes(n) }}
+    }}
+    rule takes(x: D[t.., H]) {{
+      match {{ y = lab.act(x) }}
+      replace {{ y = lab.other(x) }}
+    }}
+    """
+    chain = """
+    rule after(x: D[t.., H]) {
+      match { y = lab.other(x); z = lab.other(y) }
+      replace { z = lab.twice(x) }
+    }
+    """
+    compiled = rules(keeps + (chain if strata == 2 else ""))
+    assert len(compiled.plan.strata) == strata
+    gm = traced(lambda x: L.mx_codes(L.act(x)), X).gm
+    alone = copied(gm)
+    assert compiled.apply(alone).counts == {"keeps": 1, "takes": 1}
+    run = in_pass(gm, compiled)
+    assert {refusal.rule for refusal in run.registration.needs_graph_pass} >= {"keeps"}
+    compiled.apply(run.gm)
+    assert called(run.gm.graph) == called(alone.graph)
 
 
 def test_block_scales_beside_a_call_that_is_offered() -> None:
