@@ -9,6 +9,7 @@ from fusiondsl.analysis import facts
 from fusiondsl.analysis.body import computed, reads
 from fusiondsl.analysis.clauses import conditions, differences, learned, optional_dtypes
 from fusiondsl.analysis.conditions import ExprChecker
+from fusiondsl.analysis.determined import determined
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import conjuncts, rewrite
 from fusiondsl.analysis.lower import Lowering
@@ -125,23 +126,8 @@ def _check_sizes(
 
 def _determined(params: tuple[Param, ...], scope: Scope) -> set[str]:
     """The names that the sizes of the inputs can be solved for."""
-    known = set(scope.scalars) | scope.spreads
-    sizes = [
-        size
-        for param in params
-        if isinstance(param.type, TensorType) and param.kind != "out"
-        for size in param.type.dims
-    ]
-    while True:
-        solved = {
-            unknown[0]
-            for size in sizes
-            if len(unknown := sorted(names(size) & scope.dims - known)) == 1
-            and scope.sizes.solve(size, unknown[0], Name("size")) is not None
-        }
-        if not solved:
-            return known
-        known |= solved
+    read = (p.type for p in params if p.kind != "out")
+    return determined((size for t in read if isinstance(t, TensorType) for size in t.dims), scope)
 
 
 def check_torch_names(declared: Iterable[Declared], diagnostics: Diagnostics) -> None:

@@ -10,6 +10,7 @@ from fusiondsl.analysis import facts
 from fusiondsl.analysis.clauses import conditions, differences, learned, optional_dtypes
 from fusiondsl.analysis.compare import dtype_problem, layout_problem, shape_problem
 from fusiondsl.analysis.conditions import ExprChecker, let_value
+from fusiondsl.analysis.determined import without_dropped_parts
 from fusiondsl.analysis.dtypes import DTypes
 from fusiondsl.analysis.exprs import walk
 from fusiondsl.analysis.kinds import Kind
@@ -74,7 +75,7 @@ class RuleBuilder:
         written = self.written
         params = self._params()
         self._lets()
-        match = self._match()
+        match = self._match(params)
         where = self._where()
         replace = self._replace(match)
         outputs = self._outputs(match, replace)
@@ -126,7 +127,7 @@ class RuleBuilder:
             else:
                 self.scope.lets[let.name.name] = value
 
-    def _match(self) -> Lowering:
+    def _match(self, params: tuple[Param, ...]) -> Lowering:
         match = Lowering(self.scope, self.dtypes, self.signatures, assume=True, wildcards=True)
         match.statements(self.written.match)
         broken = any(value is None for value in match.bound.values())
@@ -137,6 +138,7 @@ class RuleBuilder:
                 self.written.name.span,
             )
         self._next = match.body.finish()
+        match.body.steps = list(without_dropped_parts(match.body.steps, params, self.scope))
         return match
 
     def _where(self) -> tuple[Condition, ...]:

@@ -14,6 +14,7 @@ from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.judge import Judge, Verdict, Verdicts
 from fusiondsl.engine.match import Matcher, Near
+from fusiondsl.engine.misfits import misfits
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import Place, find_place
 from fusiondsl.engine.readers import misread
@@ -158,6 +159,7 @@ class Run:
         if self._view is None:
             self._view = View(self._graph, self.compiled.bindings)
             self._emitter.written = self._view.mutations.buffers
+            self._forms.unfit.clear()
         return self._view
 
     def collect(self, view: View, trie: Trie[CompiledRule]) -> list[Candidate]:
@@ -180,6 +182,8 @@ class Run:
                 continue
             for call in recogniser.all_of(op):
                 matcher.run(live, call)
+        for rule, node, problem in misfits(view, recogniser, self._forms, trie):
+            self._refuse(rule, node, problem, problem.label, matched=1)
         return list(found.values())
 
     def _possible(self, recogniser: Recogniser, node: Any) -> bool:

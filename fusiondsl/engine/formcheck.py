@@ -29,16 +29,28 @@ class FormCheck:
         self._signatures = signatures
         self._scopes: dict[Any, Mapping[str, Any] | None] = {}
         self._fits: dict[Any, bool] = {}
+        self.unfit: list[Recognised] = []
+        """Calls that look like a form of an op, and fit no form of it."""
+
+    def none_fits(self, call: Recognised) -> None:
+        self.unfit.append(call)
+
+    def problem(self, call: Recognised) -> Problem:
+        """Why a call does not fit the form it looks like."""
+        assert call.form is not None
+        found = self._problem(call.form, call)
+        assert found is not None
+        return found
 
     def direct(self, form: ir.Form, call: Recognised) -> bool:
         if not form.where:
             return True
         key = self._arguments(form, call.args)
         if key is None:
-            return self._direct(form, call)
+            return self._problem(form, call) is None
         fits = self._fits.get(key)
         if fits is None:
-            fits = self._fits[key] = self._direct(form, call)
+            fits = self._fits[key] = self._problem(form, call) is None
         return fits
 
     def _arguments(self, form: ir.Form, args: Iterable[Any]) -> Any:
@@ -51,16 +63,15 @@ class FormCheck:
             items.append(literal_key(arg) if known is None else known)
         return tuple(items)
 
-    def _direct(self, form: ir.Form, call: Recognised) -> bool:
+    def _problem(self, form: ir.Form, call: Recognised) -> Problem | None:
         params = self._compiled.program.ops[call.op].call_params
         given = dict(zip([p.name for p in params], call.args, strict=True))
         binder = self._binder({}, given.values())
         for param in params:
             if isinstance(param.type, ir.ScalarType):
                 binder.scope[param.name] = scalar_value(given[param.name])
-        if _bind_params(params, given, binder) is not None or binder.finish() is not None:
-            return False
-        return self._holds(form, binder)
+        problem = _bind_params(params, given, binder) or binder.finish()
+        return problem or self._unmet(form, binder)
 
     def body(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
@@ -110,7 +121,7 @@ class FormCheck:
             problem = _bind_values(entry, calls, binder)
         if problem is not None or binder.finish() is not None:
             return None
-        if not self._computed(entry, slots, binder) or not self._holds(entry.form, binder):
+        if not self._computed(entry, slots, binder) or self._unmet(entry.form, binder) is not None:
             return None
         return binder.scope
 
@@ -137,12 +148,16 @@ class FormCheck:
                     return False
         return True
 
-    def _holds(self, form: ir.Form, binder: TypeBinder) -> bool:
+    def _unmet(self, form: ir.Form, binder: TypeBinder) -> Problem | None:
+        """The first condition of a form that is not known to hold."""
         functions = self._compiled.functions
-        return all(
-            truth(c.expr, binder.scope, binder.facts, functions).truth is Truth.TRUE
-            for c in form.where
-        )
+        for condition in form.where:
+            verdict = truth(condition.expr, binder.scope, binder.facts, functions)
+            if verdict.truth is not Truth.TRUE:
+                known = verdict.truth is Truth.FALSE
+                kind = "predicate false" if known else "predicate unknown"
+                return Problem(kind, verdict.reason, condition.label)
+        return None
 
 
 def values_equal(wanted: Any, found: Any, facts: Facts) -> Truth:

@@ -38,6 +38,9 @@ class Check(Protocol):
     def direct(self, form: ir.Form, call: Recognised) -> bool:
         """Whether a form of one operation fits."""
 
+    def none_fits(self, call: Recognised) -> None:
+        """Takes note of a call that looks like a form of one operation and fits none."""
+
 
 class Recogniser:
     """Virtual calls of one graph, remembered."""
@@ -228,10 +231,14 @@ class Recogniser:
     def _as_op(self, call: Call, op: str) -> Recognised | None:
         if call.op == op:
             return wrap(call)
+        unfit: Recognised | None = None
         for direct in self._forms.direct.get((call.op, op), ()):
             found = _apply_direct(call, direct)
             if found is not None and self._check.direct(direct.form, found):
                 return found
+            unfit = found or unfit
+        if unfit is not None:
+            self._check.none_fits(unfit)
         return None
 
     # --- primitives ------------------------------------------------------------------------------

@@ -140,6 +140,23 @@ def test_halves(halves: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("x", "parts", "stands"),
+    [
+        ("x: D[T, N + M]", "a, _ = split(x, [N, M])", ["0, N"]),
+        ("x: D[T, N + M]", "_, a = split(x, [N, M])", ["N, M + N"]),
+        ("x: D[T, N + 2 * M]", "a, _, _ = split(x, [N, M, M])", ["0, N"]),
+        # Two sizes that only the parts tell.
+        ("x: D[T, N + M + K]", "a, _, _ = split(x, [N, M, K])", ["0, N", "M + N, K + M + N"]),
+    ],
+)
+def test_dropped_parts_need_not_stand(x: str, parts: str, stands: list[str]) -> None:
+    """Unless a size is read from one."""
+    source = f"match {{ {parts}; y = relu(a) }}\nreplace {{ y = abs(a) }}"
+    found = [text(step) for step in rule(f"rule it({x}) {{\n{source}\n}}").match[:-1]]
+    assert [step.partition("-1, ")[2].rstrip(")") for step in found] == stands
+
+
 def test_views_are_kept_as_written() -> None:
     assert body("y = x.view(t.., H / 8, 8).view(t.., H)") == [
         "%0 = view(x, [t.., H / 8, 8])",

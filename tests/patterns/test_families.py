@@ -242,6 +242,21 @@ def test_an_rms_norm_of_another_head_size_is_left_alone() -> None:
     assert "aligned" in labels
 
 
+def test_broken_groups_are_left_alone_with_the_reason() -> None:
+    """AITER's op has a scale for what is left of a row; the op that rules are about has none."""
+    captured = post_grad(
+        lambda x, weight: s.group_aiter(s.norm_vllm_ir(x, weight)), rows(7, 500), vector(500)
+    )
+    report = apply(captured)
+    assert report.counts == {}
+    (refusal,) = report.close()
+    assert refusal.rule == "rms_norm_group_quant"
+    assert refusal.message == (
+        "vllm.rocm_aiter_group_fp8_quant is not fp8_group_quant here (form aiter): "
+        "500 / 128 is not whole"
+    )
+
+
 # --- MLA ------------------------------------------------------------------------------------------
 
 Q, KV, PE = 256, 128, 64
@@ -266,6 +281,16 @@ def test_mla_dual_rms_norm(norm: Source) -> None:
     check(source, latents, "mla_dual_rms_norm", same_values)
     if norm is not s.norm_functional:  # make_fx leaves it as it is, Inductor never
         check(source, latents, "mla_dual_rms_norm", same_values, traced)
+
+
+def test_mla_norms_without_the_rotary_part() -> None:
+    """Nobody reads it, so the graph has no such part of the split."""
+
+    def source(projected: Tensor, q_weight: Tensor, kv_weight: Tensor) -> Any:
+        q, c, _ = split(projected * 2)
+        return s.norm_vllm_ir(q, q_weight), s.norm_vllm_ir(c, kv_weight)
+
+    check(source, latents, "mla_dual_rms_norm", same_values)
 
 
 def quantised(norm: Source, quant: Source) -> Source:

@@ -179,6 +179,18 @@ DIFFERENCES = (
         "as above: vLLM fuses norm and quantisation, and leaves the other norm alone",
     ),
     Difference(
+        ("mla_norms*-rotary dead",),
+        "leaves",
+        "rewrites",
+        "vLLM's pattern contains the part that nobody reads, and the graph does not",
+    ),
+    Difference(
+        ("mla_norm_then_*-rotary dead",),
+        "rewrites",
+        "rewrites",
+        "as above: vLLM fuses norm and quantisation, and leaves the other norm alone",
+    ),
+    Difference(
         ("allreduce_*norm_quant*-520 columns",),
         "rewrites",
         "rewrites",
@@ -326,8 +338,6 @@ LEFT_ALONE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     # A HIP kernel, which this chip does not have.
     (("*norm_token_quant-*-eps*",), RDNA),
-    # With one part dead, the other is no split any more.
-    (("mla_norms*-rotary dead",), ARCHS),
 )
 """Cases in which neither side finds anything, and on which chips."""
 

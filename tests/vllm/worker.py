@@ -48,6 +48,7 @@ class Outcome:
     ours: dict[str, int]
     """Rules that fired in the graph pass."""
     refused: list[str]
+    """Why what came close was left alone."""
     registered: dict[str, int]
     """Rules that fired inside a `PatternMatcherPass`."""
     same: bool
@@ -85,7 +86,7 @@ class Worker:
             case.name,
             theirs,
             dict(report.counts),
-            sorted({refusal.kind.value for refusal in report.refused}),
+            sorted({refusal.kind.value for refusal in report.close()}),
             counts,
             values[0] == values[1],
             values[1] == values[2],
