@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Method, Name, Sequence, Wildcard
-from fusiondsl.ir.program import Impl, OpDecl
+from fusiondsl.dims.names import names
+from fusiondsl.ir.program import Condition, Impl, OpDecl
 from fusiondsl.ops.dtypes import device_arch
 from fusiondsl.ops.errors import KernelContractError
 from fusiondsl.ops.fake import allocate
 from fusiondsl.ops.layout import relaid
 from fusiondsl.ops.lookup import torch_overload
 from fusiondsl.ops.scope import NotWhole, Scope, Undecided, evaluate, sizes, truth
-from fusiondsl.target import Target
+from fusiondsl.target import ENV_FACTS, Target
 
 _TORCH = "torch:"
 
@@ -47,7 +48,7 @@ class Kernel:
 def find_kernel(decl: OpDecl, impl: Impl, scope: Scope) -> Kernel | str:
     """The kernel of one `impl`, or why it cannot serve this call."""
     known = Scope(scope.values, scope.context, _facts())
-    for condition in decl.available:
+    for condition in (*decl.available, *filter(_asks_facts, decl.where)):
         if truth(condition.expr, known) is False:
             return "the declaration says it is not available on this machine"
     if impl.when is not None and _when(impl.when, known) is False:
@@ -93,6 +94,10 @@ def _facts() -> dict[str, Any]:
     facts["env.aiter"] = find_spec("aiter") is not None
     facts["env.vllm"] = find_spec("vllm") is not None
     return facts
+
+
+def _asks_facts(condition: Condition) -> bool:
+    return not names(condition.expr).isdisjoint(ENV_FACTS)
 
 
 def _when(expr: Expr, scope: Scope) -> bool | None:

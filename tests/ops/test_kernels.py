@@ -169,13 +169,15 @@ def test_the_first_kernel_that_applies_is_taken(
     assert torch.equal(registered(decl)(torch.ones(rows, 3)), torch.full((rows, 3), expected))
 
 
-def test_an_op_for_other_hardware_has_no_kernel_here() -> None:
+@pytest.mark.parametrize("clause", ["available", "where"])
+def test_an_op_for_other_hardware_has_no_kernel_here(clause: str) -> None:
+    """A call that nobody compiled for a target asks the machine it is on."""
     decl = op(
         [X],
         [Y],
         [call("prim.neg", "x", to="y")],
         impls=[impl("torch:aten::neg", "x")],
-        available={"arch": binary("==", Name("env.arch"), Literal("gfx950"))},
+        **{clause: {"arch": binary("==", Name("env.arch"), Literal("gfx950"))}},
     )
     function = registered(decl)
     with pytest.raises(ops.MissingKernelError, match="not available on this machine"):
