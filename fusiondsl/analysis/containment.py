@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fusiondsl.analysis.side import Side, side_of
 from fusiondsl.analysis.source import Source, contains, contains_calls
@@ -18,32 +18,50 @@ def speciality(rule: Rule) -> tuple[int, int, int, str]:
     return -len(rule.match), len(rule.outputs) + len(rule.kept), -len(rule.where), rule.name
 
 
-def meeting(members: list[Source]) -> Iterator[tuple[Source, Source]]:
-    """Pairs of one skeleton whose literals do not exclude each other."""
+def meeting(
+    members: list[Source], on_skip: Callable[[int], None]
+) -> Iterator[tuple[Source, Source]]:
+    """Pairs of one skeleton whose literals do not exclude each other.
+
+    `on_skip` is told how many pairs are left out.
+    """
     by_mask: dict[tuple[int, ...], list[Source]] = defaultdict(list)
     for source in members:
         by_mask[tuple(sorted(source.literal_positions))].append(source)
     masks = sorted(by_mask)
     for index, mask in enumerate(masks):
-        yield from _within(by_mask[mask], mask)
+        yield from _within(by_mask[mask], mask, on_skip)
         for other in masks[index + 1 :]:
             common = tuple(sorted(set(mask) & set(other)))
-            yield from _between(by_mask[mask], by_mask[other], common)
+            yield from _between(by_mask[mask], by_mask[other], common, on_skip)
 
 
-def _within(members: list[Source], mask: tuple[int, ...]) -> Iterator[tuple[Source, Source]]:
+def _within(
+    members: list[Source], mask: tuple[int, ...], on_skip: Callable[[int], None]
+) -> Iterator[tuple[Source, Source]]:
     for same in _by_literals(members, mask).values():
         for index, source in enumerate(same):
-            yield from ((source, other) for other in same[index + 1 : index + 1 + MAX_PARTNERS])
+            yield from _some(source, same[index + 1 :], on_skip)
 
 
 def _between(
-    left: list[Source], right: list[Source], common: tuple[int, ...]
+    left: list[Source],
+    right: list[Source],
+    common: tuple[int, ...],
+    on_skip: Callable[[int], None],
 ) -> Iterator[tuple[Source, Source]]:
     others = _by_literals(right, common)
     for literals, sources in _by_literals(left, common).items():
         for source in sources:
-            yield from ((source, other) for other in others.get(literals, ())[:MAX_PARTNERS])
+            yield from _some(source, others.get(literals, []), on_skip)
+
+
+def _some(
+    source: Source, others: list[Source], on_skip: Callable[[int], None]
+) -> Iterator[tuple[Source, Source]]:
+    yield from ((source, other) for other in others[:MAX_PARTNERS])
+    if len(others) > MAX_PARTNERS:
+        on_skip(len(others) - MAX_PARTNERS)
 
 
 def _by_literals(

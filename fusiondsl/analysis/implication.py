@@ -8,7 +8,7 @@ from typing import Any
 
 from fusiondsl.analysis.bounds import Contradiction, facts_of
 from fusiondsl.analysis.exprs import conjuncts, rewrite, substitute
-from fusiondsl.analysis.overlay import Overlay, overlays
+from fusiondsl.analysis.overlay import OnCut, Overlay, overlays
 from fusiondsl.analysis.side import Side, as_expr, side_of
 from fusiondsl.analysis.spelled import spellings
 from fusiondsl.analysis.world import World, world_of
@@ -37,7 +37,7 @@ MOST_DTYPES = 500
 """How many combinations of dtypes are looked at."""
 
 
-def takes_all(first: Rule, second: Rule, program: Program) -> Overlay | None:
+def takes_all(first: Rule, second: Rule, program: Program, on_cut: OnCut) -> Overlay | None:
     """How `first`, tried before `second`, takes every site of it; None where that is not sure."""
     written, wanted = side_of(first), side_of(second)
     sides = [written]
@@ -45,14 +45,14 @@ def takes_all(first: Rule, second: Rule, program: Program) -> Overlay | None:
         if spelling.ops & wanted.ops.keys():
             spelled = spelling.side_of()
             sides += [] if spelled is None else [spelled]
-    found = (_takes_all(side, wanted, program) for side in sides)
+    found = (_takes_all(side, wanted, program, on_cut) for side in sides)
     return next((overlay for overlay in found if overlay is not None), None)
 
 
-def _takes_all(first: Side, second: Side, program: Program) -> Overlay | None:
+def _takes_all(first: Side, second: Side, program: Program, on_cut: OnCut) -> Overlay | None:
     if first.ops - second.ops:
         return None
-    for overlay in overlays(first, second):
+    for overlay in overlays(first, second, on_cut):
         whole = len(overlay.shared) == len(first.calls)
         if whole and _unhindered(overlay) and implied(overlay, program):
             return overlay

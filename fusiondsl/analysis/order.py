@@ -20,6 +20,7 @@ from fusiondsl.analysis.overlap import Candidate, demands_of, may_shadow, prefer
 from fusiondsl.analysis.rivals import find_rivals
 from fusiondsl.analysis.source import Source, replacement_text, source_of
 from fusiondsl.analysis.trial import Disjoint, Trial, find_trial
+from fusiondsl.analysis.unfinished import Unfinished
 from fusiondsl.analysis.witness import witness_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
@@ -74,6 +75,7 @@ class _Arrangement:
         self._undecided = 0
         self._looks = 0
         self._dead: set[str] = set()
+        self._unfinished = Unfinished()
         self._sizes: dict[str, int] = {}
         self._done: list[str] = []
         """All nodes in an order that the edges allow."""
@@ -101,7 +103,9 @@ class _Arrangement:
         if not self.diagnostics.has_errors:
             sources = {s.rule.name: s for members in ordered for s in members}
             in_order = [sources[name] for name in names]
-            find_rivals(in_order, self._settled, self.program, self.diagnostics)
+            cut = self._unfinished.cut
+            find_rivals(in_order, self._settled, self.program, self.diagnostics, cut)
+            self._unfinished.report(self.diagnostics)
         return tuple(replace(self.rules[name], order=i) for i, name in enumerate(names))
 
     def _frame(self, number: int, members: list[Source]) -> None:
@@ -143,9 +147,12 @@ class _Arrangement:
     def _hide(self, first: Rule, second: Rule) -> None:
         """Reports `second` if `first`, tried before it, takes all of its sites."""
         self._looks += 1
-        if second.name in self._dead or self._looks > MAX_LOOKS:
+        if second.name in self._dead:
             return
-        overlay = takes_all(first, second, self.program)
+        if self._looks > MAX_LOOKS:
+            self._unfinished.unasked += 1
+            return
+        overlay = takes_all(first, second, self.program, self._unfinished.cut)
         if overlay is not None:
             self._dead.add(second.name)
             self._shadowed(first, second, find_trial(overlay, self.program))
@@ -156,8 +163,11 @@ class _Arrangement:
         if len(members) < 2:
             return
         candidates = {s.rule.name: self._candidate(s) for s in members}
-        for a, b in meeting(members):
+        for a, b in meeting(members, self._not_met):
             self._order_pair(candidates[a.rule.name], candidates[b.rule.name])
+
+    def _not_met(self, pairs: int) -> None:
+        self._unfinished.unmet += pairs
 
     def _candidate(self, source: Source) -> Candidate:
         return Candidate(source, demands_of(source, self.ops), replacement_text(source))

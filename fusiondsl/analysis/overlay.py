@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusiondsl.analysis.side import Side, tensors_in
 from fusiondsl.decl.primitives import PRIMITIVES
-from fusiondsl.ir.program import Anything, Call, Const, ListOf, Operand, Ref
+from fusiondsl.ir.program import Anything, Call, Const, ListOf, Operand, Ref, Rule
 
 MOST_STEPS = 400
 """How many sets of shared calls are looked at for two sources."""
@@ -185,7 +185,13 @@ class _State:
     equal: Scalars = ()
 
 
-def overlays(left: Side, right: Side, *, literals: bool = True) -> Iterator[Overlay]:
+OnCut = Callable[[Rule, Rule], None]
+"""Told of rules whose sources can be laid over each other in more ways than are looked at."""
+
+
+def overlays(
+    left: Side, right: Side, on_cut: OnCut | None = None, *, literals: bool = True
+) -> Iterator[Overlay]:
     """Every way to lay one source over the other with at least one call shared, most shared first.
 
     Without `literals` scalars are not compared, which holds for all rules of the same shape.
@@ -203,6 +209,8 @@ def overlays(left: Side, right: Side, *, literals: bool = True) -> Iterator[Over
         apart = search.apart(state)
         if apart is not None:
             yield Overlay(left, right, state.shared, state.values, state.equal, apart)
+    if search.is_cut and on_cut is not None:
+        on_cut(left.rule, right.rule)
 
 
 class _Search:
@@ -214,12 +222,14 @@ class _Search:
         self.pairs = pairs
         self.literals = literals
         self._steps = 0
+        self.is_cut = False
         self._ordered: dict[int, list[tuple[tuple[Operand, ...], list[str]]]] = {}
 
     def states(self, state: _State, position: int) -> Iterator[_State]:
         """With every pair shared that can be, then with fewer."""
         self._steps += 1
         if self._steps > MOST_STEPS:
+            self.is_cut = True
             return
         if position == len(self.pairs):
             yield state

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusiondsl.analysis.overlay import Overlay, overlays
+from fusiondsl.analysis.overlay import OnCut, Overlay, overlays
 from fusiondsl.analysis.side import Side, side_of
 from fusiondsl.analysis.source import Source
 from fusiondsl.analysis.spelled import Spelling, spellings
@@ -34,10 +34,14 @@ Settled = Callable[[str, str], bool]
 
 
 def find_rivals(
-    sources: Sequence[Source], settled: Settled, program: Program, diagnostics: Diagnostics
+    sources: Sequence[Source],
+    settled: Settled,
+    program: Program,
+    diagnostics: Diagnostics,
+    on_cut: OnCut,
 ) -> None:
     """Reports pairs of rules that overlap without an order; `sources` stand in the order."""
-    _Rivals(sources, settled, program, diagnostics).run()
+    _Rivals(sources, settled, program, diagnostics, on_cut).run()
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class _Rivals:
         settled: Settled,
         program: Program,
         diagnostics: Diagnostics,
+        on_cut: OnCut,
     ) -> None:
         levels = strata([source.rule for source in sources], program.ops)
         self.entries = [Entry(s, i, levels[s.rule.name]) for i, s in enumerate(sources)]
@@ -89,6 +94,7 @@ class _Rivals:
         self.settled = settled
         self.program = program
         self.diagnostics = diagnostics
+        self.on_cut = on_cut
         self._seen = 0
         self._compared = 0
         self._trials = 0
@@ -138,11 +144,13 @@ class _Rivals:
 
     def _may_meet(self, one: Entry, other: Entry) -> bool:
         """Could rules of these shapes overlap, whatever their scalars are?"""
-        return any(
+        cut: list[Rule] = []
+        found = any(
             contested(overlay) or contested(overlay.mirrored())
             for left, right in self.spelled.pairs(one, other)
-            for overlay in overlays(left, right, literals=False)
+            for overlay in overlays(left, right, lambda a, _: cut.append(a), literals=False)
         )
+        return found or bool(cut)
 
     def _compare(self, first: Entry, second: Entry) -> None:
         if first.stratum != second.stratum or self.settled(first.rule.name, second.rule.name):
@@ -151,7 +159,7 @@ class _Rivals:
         if self._compared > MOST_COMPARED:
             raise TooMany(self._too_many())
         for left, right in self.spelled.pairs(first, second):
-            for overlay in overlays(left, right):
+            for overlay in overlays(left, right, self.on_cut):
                 if contested(overlay):
                     trial = self._trial(overlay)
                     if not isinstance(trial, Disjoint):

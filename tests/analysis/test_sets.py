@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from fusiondsl.analysis import analyse
+from fusiondsl.analysis import analyse, containment
+from fusiondsl.analysis import order as arrangement
 from fusiondsl.analysis.modules import Loader
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.ir.program import Program
 from fusiondsl.ir.strata import strata
+
+CASES = Path(__file__).parent.parent / "cases" / "check"
 
 OPS = """
 op f(x: D[t.., H]) -> (y: D[t.., H]) { means axiom }
@@ -251,3 +256,38 @@ def test_many_overlaps_are_not_all_reported() -> None:
     assert {d.code for d in found} == {"FD405"}
     assert len([d for d in found if d.witness is not None]) == 20
     assert found[-1].message == "20 pairs of rules overlap: further overlaps are not reported"
+
+
+# --- what is not looked at -----------------------------------------------------------------------
+
+
+def test_a_stated_order_settles_what_is_not_compared_to_the_end() -> None:
+    text = (CASES / "fd407_too_much.fuse").read_text()
+    assert [d.code for d in checked(text)[1]] == ["FD407"]
+    settled = text.replace(
+        "  where { D in (bf16, f16) }", "  where { D in (bf16, f16) }\n  before gated_choice", 1
+    )
+    assert not checked(settled)[1]
+
+
+def test_pairs_that_are_not_put_in_order_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containment, "MAX_PARTNERS", 1)
+    rules = [rule(f"r{i}", "y = f(x)", "y = k1(x)", f"where {{ H == {i} }}") for i in (1, 2, 3)]
+    (found,) = checked("".join(rules))[1]
+    assert (found.code, found.message) == (
+        "FD407",
+        "1 pairs of rules with equal sources were not put in order",
+    )
+
+
+def test_pairs_that_are_not_asked_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = rule("wide", "y = f(x)", "y = k1(x)") + rule(
+        "narrow", "y = f(x)", "y = k2(x)", "where { H == 8 }; after wide"
+    )
+    assert [d.code for d in checked(text)[1]] == ["FD404"]
+    monkeypatch.setattr(arrangement, "MAX_LOOKS", 0)
+    (found,) = checked(text)[1]
+    assert (found.code, found.message) == (
+        "FD407",
+        "1 pairs of rules were not asked whether one can never fire",
+    )

@@ -44,4 +44,10 @@ CODES: dict[str, CodeInfo] = {
         "conditions that exclude each other",
         "No sizes, dtypes and facts satisfy all conditions of the rule, so that it never fires.",
     ),
+    "FD407": CodeInfo(
+        "not everything was compared",
+        "Two sources with many equal ops can share them in very many ways, and a set of very many "
+        "rules has very many pairs. What was not looked at may hold an overlap without an order, "
+        "or a rule that can never fire. A stated order settles a pair.",
+    ),
 }
