@@ -28,6 +28,8 @@ FIRES = {
     },
     "dsv2.native.r1-2048.g1": {"mla_dual_rms_norm": 1},
 }
+FEW = {"llama.gpuops.tp2_rank0.r1-256.g1": range(1, 81)}
+"""Its rows are too narrow for an all-reduce in two stages, which more tokens take."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def rules() -> CompiledRules:
 def test_real_graphs(stem: str, rules: CompiledRules) -> None:
     (found,) = read(CASES / f"{stem}.txt", program=rules.program)
     before = found.gm.code
-    report = rules.apply(found.gm, tokens=range(1, 2049))
+    report = rules.apply(found.gm, tokens=FEW.get(stem, range(1, 2049)))
     assert report.counts == FIRES.get(stem, {})
     assert (found.gm.code == before) == (not report.fired)
     found.gm.graph.lint()

@@ -102,7 +102,22 @@ def test_f32_rows_that_the_kernel_does_not_take() -> None:
     assert report(256).counts == {"allreduce_add_rms_norm": 1}
     assert report(248).counts == {}
     (refusal,) = report(248).refusals_of("allreduce_add_rms_norm")
-    assert refusal.message.endswith("H * itemsize(D) is 992, under the minimum 1024")
+    assert "H * itemsize(D) is 992, under the minimum 1024" in refusal.message
+
+
+def test_narrow_rows_of_16_bits_that_need_one_stage() -> None:
+    """It takes few rows, and is taken for certain with two ranks only."""
+    inputs = rows(7, 256), rows(7, 256, 1), vector(256)
+
+    def report(most: int, tp_size: int) -> Report:
+        return apply(post_grad(ar_source, *inputs), range(1, most + 1), tp_size=tp_size)
+
+    assert report(80, 2).counts == {"allreduce_add_rms_norm": 1}
+    for most, tp_size, why in ((81, 2, "over the limit 80"), (80, 8, "env.tp_size is 8, not 2")):
+        found = report(most, tp_size)
+        assert found.counts == {}
+        (refusal,) = found.refusals_of("allreduce_add_rms_norm")
+        assert why in refusal.message
 
 
 @pytest.mark.parametrize("functionalized", [1, 2])

@@ -280,6 +280,8 @@ def _planted() -> Iterator[Case]:
     for source in _REDUCING:
         yield Case(source, planted="another group", group="ep:0")
         yield Case(source, planted="520 columns", shapes=_wide(source, 520))
+    for source in ("allreduce_norm", "allreduce_add_norm"):
+        yield Case(source, planted="256 columns", shapes=_wide(source, 256))
     for source in _QUANTISING:
         yield Case(source, "native", planted="groups of 64", width=64)
     for source in (*_NORMING, "allreduce_norm", "allreduce_add_norm"):
