@@ -27,6 +27,9 @@ _TENSOR = re.compile(
     rf"\s*(?P<dtype>\w+)(?P<shape>{_BRACKETS})\s*(?P<stride>{_BRACKETS})?\s*(?P<device>[a-z]+(?::\d+)?)?\s*"
 )
 _SYM = re.compile(r"\s*Sym\((?P<value>.*)\)\s*", re.DOTALL)
+_TYPE = re.compile(r"\s*(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\s*")
+# Types of devices that belong to other builds of torch.
+_FOREIGN_DEVICES = frozenset({"gcu", "hpu", "mlu", "mtia", "musa", "npu", "ptpu", "sdaa"})
 _SUBCLASS = re.compile(r"\s*(?P<cls>[A-Za-z_]\w*)\((?P<core>.*)\)\s*", re.DOTALL)
 
 
@@ -34,7 +37,8 @@ _SUBCLASS = re.compile(r"\s*(?P<cls>[A-Za-z_]\w*)\((?P<core>.*)\)\s*", re.DOTALL
 class Reading:
     """The value of an annotation, and what had to be assumed to make it."""
 
-    value: torch.Tensor | Scalar
+    value: torch.Tensor | Scalar | None
+    """None where the annotation is the name of a type alone."""
     assumed: tuple[str, ...] = ()
 
 
@@ -54,6 +58,8 @@ class Annotations:
             return self._tensor(span, tensor)
         subclass = _SUBCLASS.fullmatch(span.text)
         core = None if subclass is None else _TENSOR.match(subclass["core"])
+        if subclass is None and _TYPE.fullmatch(span.text):
+            return Reading(None, ("types without sizes: sizes and dtypes unknown",))
         if subclass is None or core is None:
             raise BadText("FD608", f"`{span.text}` is not an FX type annotation", span)
         reading = self._tensor(_part(span, subclass, "core"), core)
@@ -74,6 +80,8 @@ class Annotations:
             assumed.append(f"devices are not printed: {device} assumed")
         else:
             device = _device(match["device"], _part(span, match, "device"))
+            if device.type == "meta" and not match["device"].startswith("meta"):
+                assumed.append(f"device {match['device']} is unknown to this torch: meta instead")
         return Reading(self.tensor(dtype, shape, strides, device, span), tuple(assumed))
 
     def _sizes(self, span: Span) -> tuple[Size, ...]:
@@ -135,6 +143,8 @@ def _dtype(name: str, span: Span) -> torch.dtype:
 
 
 def _device(name: str, span: Span) -> torch.device:
+    if name.partition(":")[0] in _FOREIGN_DEVICES:
+        return torch.device("meta")
     try:
         return torch.device(name)
     except RuntimeError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 import operator
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,7 +19,8 @@ from fusiondsl.diagnostics.source import Span
 from fusiondsl.graphs import targets
 from fusiondsl.graphs.annotations import Annotations
 from fusiondsl.graphs.expressions import BadText
-from fusiondsl.graphs.opaque import OpaqueModule
+from fusiondsl.graphs.namespaces import is_namespace
+from fusiondsl.graphs.opaque import OpaqueModule, OpaqueOp
 from fusiondsl.graphs.symbols import Symbols
 from fusiondsl.graphs.text import (
     Assign,
@@ -38,6 +41,9 @@ from fusiondsl.graphs.text import (
 )
 from fusiondsl.graphs.values import complete
 
+_MODULES = frozenset({"builtins", "math", "operator", "os", "self", "sys", "torch"})
+"""Names that are no values even where names of values may be unknown."""
+_ENUM = re.compile(r"[A-Z]\w*\.[A-Z]\w*")
 _FORMATS = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -60,6 +66,10 @@ class GraphBuilder:
         self._graph = fx.Graph()
         self._env: dict[str, Any] = {}
         self._freed: set[str] = set()
+        self._frees = any(isinstance(statement, Free) for statement in text.body)
+        self.opaque: list[str] = []
+        """Called ops that this process lacks."""
+        self.uncertain.extend(text.notes)
         for name, child in children.items():
             self._root.add_module(name, child)
 
@@ -73,8 +83,18 @@ class GraphBuilder:
         if self._diagnostics.has_errors:
             # Half a graph may not even compile; the caller raises.
             return fx.GraphModule({}, _empty())
+        self._untyped()
         complete(self._graph, self._annotations)
         return fx.GraphModule(self._root, self._graph, self.text.path[-1])
+
+    def _untyped(self) -> None:
+        inputs = [node.name for node in self._graph.nodes if node.op == "placeholder"]
+        typed = {node.name for node in self._graph.nodes if "val" in node.meta}
+        missing = [name for name in inputs if name not in typed]
+        if missing and not typed:
+            self._note("no types are printed: sizes and dtypes are unknown")
+        elif missing:
+            self._note(f"inputs printed without a type: {', '.join(missing)}")
 
     def _defaults_last(self) -> None:
         params = self.text.params
@@ -93,7 +113,7 @@ class GraphBuilder:
                 alias = next(statements, None)
                 named = alias if isinstance(alias, Assign) else None
                 self._guarded(partial(self._inplace, statement, named), statement.span)
-            else:
+            elif isinstance(statement, Assign):
                 self._guarded(partial(self._assign, statement), statement.span)
 
     def _guarded(self, step: Callable[[], None], span: Span) -> None:
@@ -133,8 +153,9 @@ class GraphBuilder:
 
     def _assign(self, statement: Assign) -> None:
         value = statement.value
-        if isinstance(value, Dotted) and len(value.parts) == 1 and value.parts[0] in self._env:
-            self._env[statement.name] = self._env[value.parts[0]]
+        alias = isinstance(value, Dotted) and len(value.parts) == 1
+        if alias and isinstance(value, Dotted) and self._is_value(value.parts):
+            self._env[statement.name] = self._named(value)
             return
         op, target, args, kwargs = self._node(value)
         name = self._usable(statement.name, statement.span)
@@ -157,7 +178,8 @@ class GraphBuilder:
         if annotation is None:
             return
         reading = self._annotations.read(annotation)
-        node.meta["val"] = reading.value
+        if reading.value is not None:
+            node.meta["val"] = reading.value
         for note in reading.assumed:
             self._note(note)
 
@@ -179,12 +201,13 @@ class GraphBuilder:
         if self.text.result is not None:
             self._graph.output(self._value(self.text.result))
             return
-        self._note("the text ends without `return`: what was never freed is taken as the output")
-        live = [
-            node
-            for node in self._graph.nodes
-            if node.op not in ("placeholder", "get_attr") and node.name not in self._freed
-        ]
+        nodes = [n for n in self._graph.nodes if n.op not in ("placeholder", "get_attr")]
+        if self._frees:
+            self._note("the text ends without `return`: what was never freed is the output")
+            live = [node for node in nodes if node.name not in self._freed]
+        else:
+            self._note("the text ends without `return`: what nothing uses is the output")
+            live = [node for node in nodes if not node.users]
         self._graph.output(tuple(live))
 
     # --- calls ---------------------------------------------------------------------------------
@@ -214,9 +237,9 @@ class GraphBuilder:
             path = ".".join(expr.parts[1:])
             self._module(path, OpaqueModule())
             return "get_attr", path, (), {}
-        if len(expr.parts) == 2 and expr.parts[0] in self._env:
+        if len(expr.parts) == 2 and self._is_value(expr.parts):
             name = _public(expr.parts[1], expr.span)
-            return "call_function", getattr, (self._env[expr.parts[0]], name), {}
+            return "call_function", getattr, (self._named(expr), name), {}
         raise self._unknown(expr)
 
     def _call(self, expr: Call) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
@@ -232,13 +255,43 @@ class GraphBuilder:
             raise BadText("FD612", "this is no FX node", expr.span)
         parts = expr.func.parts
         args, kwargs = self._arguments(expr)
-        if len(parts) == 2 and parts[0] in self._env:
+        if len(parts) == 2 and self._is_value(parts):
             name = _public(parts[1], expr.span)
-            return "call_method", name, (self._env[parts[0]], *args), kwargs
-        target = targets.resolve(".".join(parts))
+            return "call_method", name, (self._named(expr.func), *args), kwargs
+        return "call_function", self._target(expr.func), args, kwargs
+
+    def _is_value(self, parts: tuple[str, ...]) -> bool:
+        """Does a dotted name start with a value of the graph?"""
+        if parts[0] in self._env:
+            return True
+        known = parts[0] in _MODULES or is_namespace(parts[0])
+        return self.text.open and not known
+
+    def _named(self, expr: Dotted) -> Any:
+        """The value a name starts with; where part of the graph is missing, an input of it."""
+        name = expr.parts[0]
+        if name not in self._env:
+            first = next((n for n in self._graph.nodes if n.op != "placeholder"), None)
+            with self._graph.inserting_before(first) if first else nullcontext():
+                node = self._graph.create_node("placeholder", name, name=name)
+            self._usable(name, expr.span)
+            self._env[name] = node
+        return self._env[name]
+
+    def _target(self, expr: Dotted) -> targets.Target:
+        target = targets.resolve(".".join(expr.parts))
         if target is None:
-            raise self._unknown(expr.func)
-        return "call_function", target, args, kwargs
+            target = targets.resolve_short(expr.parts)
+            if target is not None:
+                self._note("`torch.ops.` is left out before names of ops")
+        if target is None:
+            raise self._unknown(expr)
+        return self._seen(target)
+
+    def _seen(self, target: targets.Target) -> targets.Target:
+        if isinstance(target, OpaqueOp) and target.name not in self.opaque:
+            self.opaque.append(target.name)
+        return target
 
     def _arguments(self, expr: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = tuple(self._value(arg) for arg in expr.args)
@@ -288,18 +341,25 @@ class GraphBuilder:
         raise BadText("FD612", "a key that is no constant", key.span)
 
     def _name(self, expr: Dotted) -> Any:
-        if len(expr.parts) == 1 and expr.parts[0] in self._env:
-            return self._env[expr.parts[0]]
-        if expr.parts[0] != "torch":
-            raise self._unknown(expr)
-        if len(expr.parts) == 2:
-            constant = torch.__dict__.get(expr.parts[1])
+        parts = expr.parts
+        if len(parts) == 1 and (parts[0] in self._env or self._is_value(parts)):
+            return self._named(expr)
+        if _ENUM.fullmatch(".".join(parts)):
+            self._note(f"`{'.'.join(parts)}` is kept by name")
+            return OpaqueOp(".".join(parts))
+        if parts[0] != "torch":
+            short = targets.resolve_short(parts) if len(parts) == 3 else None
+            if short is None:
+                raise self._unknown(expr)
+            return self._seen(short)
+        if len(parts) == 2:
+            constant = torch.__dict__.get(parts[1])
             if isinstance(constant, _FORMATS):
                 return constant
-        target = targets.resolve(".".join(expr.parts)) if len(expr.parts) > 2 else None
+        target = targets.resolve(".".join(parts)) if len(parts) > 2 else None
         if target is None:
             raise self._unknown(expr)
-        return target
+        return self._seen(target)
 
     def _device(self, expr: Call) -> torch.device:
         args, kwargs = self._arguments(expr)

@@ -1,8 +1,9 @@
-"""Finds the graphs in a text and parses their signatures and statements; runs nothing."""
+"""Parses the signature and the statements of a graph that is printed as code; runs nothing."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics
@@ -10,6 +11,7 @@ from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.graphs.expressions import BadText, ExpressionParser
 from fusiondsl.graphs.text import (
     Assign,
+    Call,
     Constant,
     Dotted,
     Expr,
@@ -20,44 +22,38 @@ from fusiondsl.graphs.text import (
     Listing,
     Parameter,
     Statement,
+    Unpacked,
 )
 from fusiondsl.graphs.tokens import Lexer
 
 _MAX_FAULTS = 20
-_HEADER = re.compile(
-    r"^(?P<indent>[ \t]*)(?:"
-    r"(?:[^\n]*?[ \t])??class (?P<cls><lambda>|\w+)\([^\n()]*Module\):"
-    r"|def forward\()",
-    re.MULTILINE,
-)
 _ORIGIN = re.compile(
     r"File: (?P<file>.+?):(?P<line>\d+) in (?P<name>.+?), code: ?(?P<code>.*)$", re.DOTALL
 )
+_FORWARD = re.compile(r"[ \t]*def forward\(")
 _BINARY = ("+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>")
 _AUGMENTED = frozenset(f"{op}=" for op in _BINARY)
 
 
-def parse_graphs(source: Source, diagnostics: Diagnostics) -> list[GraphText]:
-    """Every `def forward` of the text, in order; faults go to `diagnostics`."""
-    graphs: list[GraphText] = []
-    classes: list[tuple[int, str]] = []
-    position = 0
-    while (match := _HEADER.search(source.text, position)) is not None:
-        indent = _width(match["indent"])
-        position = match.end()
-        if match["cls"] is not None:
-            classes = [outer for outer in classes if outer[0] < indent]
-            classes.append((indent, match["cls"]))
-            continue
-        path = tuple(name for width, name in classes if width < indent) or ("forward",)
-        parser = _GraphParser(source, match.end(), indent, diagnostics)
-        graphs.append(parser.graph(path, match.start()))
-        position = max(position, parser.end)
-    return graphs
+def parse_code(
+    source: Source,
+    start: int,
+    end: int,
+    path: tuple[str, ...],
+    diagnostics: Diagnostics,
+    *,
+    fragment: bool = False,
+    cut: bool = False,
+) -> GraphText:
+    """The graph in `source[start:end]`: from `def forward(` on, or statements alone.
 
-
-def _width(indent: str) -> int:
-    return len(indent.expandtabs(8))
+    `cut`: the text ends before the graph does, so that its last statement may be part of one.
+    Faults go to `diagnostics`.
+    """
+    header = None if fragment else _FORWARD.match(source.text, start, end)
+    begin = start if header is None else header.end()
+    parser = _GraphParser(source, begin, end, diagnostics, fragment=fragment, cut=cut)
+    return parser.graph(path, start)
 
 
 @dataclass
@@ -76,69 +72,113 @@ class _Origin:
 
 
 class _GraphParser(ExpressionParser):
-    """Parses from just behind `def forward(` to the end of `return`, or to a dedent."""
+    """Parses from just behind `def forward(` to the end of `return`, or of the text."""
 
-    def __init__(self, source: Source, start: int, indent: int, diagnostics: Diagnostics) -> None:
+    def __init__(
+        self,
+        source: Source,
+        start: int,
+        end: int,
+        diagnostics: Diagnostics,
+        *,
+        fragment: bool,
+        cut: bool,
+    ) -> None:
         self._origin = _Origin()
         self._diagnostics = diagnostics
-        self._indent = indent
+        self._fragment = fragment
+        self._cut = cut
+        self._open = fragment
         self._faults = 0
+        self._params: list[Parameter] = []
+        self._types: dict[str, Span] = {}
+        """Annotations that stand alone: those of inputs that are unpacked from a tree."""
+        self._body: list[Statement] = []
         self._result: Expr | None = None
-        self.end = start
-        lexer = Lexer(source, start)
-        # The lexer starts behind the opening parenthesis, which therefore counts as open.
-        lexer.open()
+        self._notes: list[str] = []
+        self._text_end = end
+        lexer = Lexer(source, start, end)
+        if not fragment:
+            # The lexer starts behind the opening parenthesis, which therefore counts as open.
+            lexer.open()
         super().__init__(lexer)
 
     def on_comment(self, text: str) -> None:
-        self._origin.update(text)
+        if text.startswith("#"):
+            self._origin.update(text)
 
     def graph(self, path: tuple[str, ...], start: int) -> GraphText:
-        params: tuple[Parameter, ...] = ()
-        body: list[Statement] = []
+        if not self._fragment:
+            self._guarded(self._signature)
+        while self._result is None and self._faults < _MAX_FAULTS and self._more():
+            self._guarded(self._line)
+        self._drop_remains()
+        return GraphText(
+            path,
+            self._inputs(),
+            tuple(s for s in self._body if not isinstance(s, Unpacked)),
+            self._result,
+            self.since(start, self.token.start),
+            open=self._open,
+            cut=self._cut and self._result is None,
+            notes=tuple(self._notes),
+        )
+
+    def _guarded(self, step: Callable[[], None]) -> None:
         try:
-            params = self._signature()
+            step()
         except BadText as fault:
-            self._report(fault)
-        while self._result is None and self._faults < _MAX_FAULTS and self._inside():
-            try:
-                body.extend(self._line())
-            except BadText as fault:
-                self._report(fault)
-        self.end = self.token.start
-        return GraphText(path, params, tuple(body), self._result, self.since(start, self.end))
+            if self._is_cut_at(fault):
+                line = self.lexer.source.position(fault.span.start)[0]
+                self._notes.append(f"the text is cut in line {line}: its last statement is dropped")
+                self.lexer.skip_to_end()
+            else:
+                self._faults += 1
+                self._diagnostics.error(fault.code, fault.message, fault.span)
+                self.lexer.skip_line()
+            self.token = self._fetch()
 
-    def _report(self, fault: BadText) -> None:
-        self._faults += 1
-        self._diagnostics.error(fault.code, fault.message, fault.span)
-        self.lexer.skip_line()
-        self.token = self._fetch()
+    def _is_cut_at(self, fault: BadText) -> bool:
+        """Is it the last line of a text that ends too early?"""
+        if not self._cut:
+            return False
+        rest = self.lexer.source.text[fault.span.start : self._text_end]
+        lines = [line for line in rest.splitlines()[1:] if line.strip(" \t.…")]
+        return all(line.lstrip().startswith("#") for line in lines)
 
-    def _inside(self) -> bool:
-        """Skips blank lines; false at the end of the text or of the function."""
+    def _drop_remains(self) -> None:
+        """`y = x_1`, where `x_12.to(..)` was cut, reads as another name for `x_1`."""
+        last = self._body[-1] if self._body else None
+        if not self._cut or self._result is not None or not isinstance(last, Assign):
+            return
+        if isinstance(last.value, Dotted) and last.span.end == self._text_end:
+            self._body.pop()
+
+    def _inputs(self) -> tuple[Parameter, ...]:
+        """What stands behind parameters that are trees of inputs, else the parameters."""
+        for statement in self._body:
+            if isinstance(statement, Unpacked):
+                return statement.params
+        return tuple(self._params)
+
+    def _more(self) -> bool:
+        """Skips blank lines; false at the end of the text."""
         while self.token.kind == "newline":
             self.advance()
-        if self.token.kind == "end":
-            return False
-        source = self.lexer.source
-        line, column = source.position(self.token.start)
-        lead = source.line(line)[: column - 1]
-        return bool(lead.strip()) or _width(lead) > self._indent
+        return self.token.kind != "end"
 
     # --- the signature -------------------------------------------------------------------------
 
-    def _signature(self) -> tuple[Parameter, ...]:
-        params: list[Parameter] = []
+    def _signature(self) -> None:
         while not self.at(")"):
             if not (self.take("*") or self.take("**")):
-                self._parameter(params)
+                self._parameter(self._params)
             if not self.take(","):
                 break
         self.expect(")")
         if self.take("->"):
             self._annotation(":")
         self.expect(":")
-        return tuple(params)
 
     def _parameter(self, params: list[Parameter]) -> None:
         token = self.name("a parameter")
@@ -169,19 +209,17 @@ class _GraphParser(ExpressionParser):
 
     # --- statements ----------------------------------------------------------------------------
 
-    def _line(self) -> list[Statement]:
-        statements: list[Statement] = []
+    def _line(self) -> None:
         while True:
             statement = self._statement()
             if statement is not None:
-                statements.append(statement)
+                self._body.append(statement)
             if self._result is not None or not self.take(";"):
                 break
             if self.token.kind in ("newline", "end"):
                 break
         if self.token.kind not in ("newline", "end"):
             raise self.fault(f"unexpected {self.describe()} after a statement")
-        return statements
 
     def _statement(self) -> Statement | None:
         token = self.token
@@ -192,14 +230,48 @@ class _GraphParser(ExpressionParser):
         if token.kind == "name" and token.value == "pass":
             self.advance()
             return None
+        if self.at("...") or self.at("…"):
+            self._left_out()
+            return None
         trace = self._origin.trace
         target = self.expression()
+        if isinstance(target, Dotted) and self.at(","):
+            return self._unpacked(target)
         if isinstance(target, Dotted) and len(target.parts) == 1:
             return self._named(target.parts[0], target.span, trace)
         return self._inplace(target, trace)
 
+    def _left_out(self) -> None:
+        line = self.lexer.source.position(self.token.start)[0]
+        self.advance()
+        self._open = True
+        self._notes.append(f"line {line} stands for statements that are left out")
+
+    def _unpacked(self, first: Dotted) -> Statement:
+        names = [first]
+        while self.take(",") and not self.at("="):
+            token = self.name()
+            names.append(Dotted((token.value,), self.lexer.span(token)))
+        self.expect("=")
+        value = self.expression()
+        func = value.func if isinstance(value, Call) else None
+        if not isinstance(func, Dotted) or func.parts[-1] != "tree_flatten_spec":
+            raise BadText("FD616", "a value assigned to several names", first.span.to(value.span))
+        return Unpacked(
+            tuple(
+                Parameter(name.parts[0], self._types.get(name.parts[0]), None, name.span)
+                for name in names
+            )
+        )
+
     def _returned(self) -> Expr:
+        if self.token.kind in ("newline", "end"):
+            return Constant(None, self.since(self.token.start, self.token.start))
         first = self.expression()
+        func = first.func if isinstance(first, Call) else None
+        if isinstance(func, Dotted) and func.parts[-1] == "tree_unflatten":
+            assert isinstance(first, Call)
+            return first.args[0] if first.args else first
         if not self.at(","):
             return first
         items = [first]
@@ -212,7 +284,8 @@ class _GraphParser(ExpressionParser):
             return self._inplace(Dotted((name,), span), trace)
         annotation = self._annotation("=;") if self.take(":") else None
         if annotation is not None and not self.at("="):
-            return Free(())
+            self._types[name] = annotation
+            return None
         self.expect("=")
         return self._assigned(name, span, annotation, trace)
 

@@ -1,21 +1,23 @@
-"""Reads FX graphs from the text that `gm.print_readable()` prints."""
+"""Reads FX graphs from any text that holds them: what `print_readable` prints, logs, traces."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import fx
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
-from fusiondsl.diagnostics.source import Span
+from fusiondsl.diagnostics.source import Source, Span
+from fusiondsl.graphs import dumps
 from fusiondsl.graphs.build import GraphBuilder
 from fusiondsl.graphs.externs import define_missing
 from fusiondsl.graphs.files import UNUSABLE, load_text, refuse
-from fusiondsl.graphs.parser import parse_graphs
+from fusiondsl.graphs.progress import shown
 from fusiondsl.graphs.saved import is_saved, loads
 from fusiondsl.graphs.symbols import Symbols
 from fusiondsl.graphs.text import GraphText
@@ -28,14 +30,56 @@ _DEVICE = re.compile(
 
 
 @dataclass(frozen=True)
-class ReadGraph:
-    """A graph read from text."""
+class Built:
+    """What a graph is once it is built."""
 
     gm: fx.GraphModule
-    name: str
     symbols: Symbols
     uncertain: tuple[str, ...] = ()
-    """What the text left open and how it was read."""
+    opaque: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadGraph:
+    """A graph found in a text. It is built when `gm` or what belongs to it is first asked for.
+
+    That raises `FusionError` with located diagnostics where the text of the graph is faulty.
+    """
+
+    name: str
+    """The heading above the graph, or the names of its classes."""
+    kind: dumps.Kind
+    lines: tuple[int, int]
+    """The first and the last line in the text."""
+    complete: bool
+    """False where the text ends before the graph does, or begins after it."""
+    stage: str | None = None
+    """Where in compilation it was printed, where the text says so."""
+    rank: str | None = None
+    _make: _Unbuilt = field(repr=False, kw_only=True)
+    _index: int = field(default=0, repr=False, kw_only=True)
+
+    @property
+    def gm(self) -> fx.GraphModule:
+        return self._built.gm
+
+    @property
+    def symbols(self) -> Symbols:
+        return self._built.symbols
+
+    @property
+    def uncertain(self) -> tuple[str, ...]:
+        """What the text left open and how it was read."""
+        return self._built.uncertain
+
+    @property
+    def opaque(self) -> tuple[str, ...]:
+        """Ops that this process lacks: what they write to is unknown."""
+        return self._built.opaque
+
+    @property
+    def _built(self) -> Built:
+        return self._make.built[self._index]
 
 
 def read(
@@ -45,7 +89,7 @@ def read(
 
     `program`: its own ops are registered first, and extern ops it declares and this process lacks
     are defined, with a fake each; other unknown ops become an `OpaqueOp`. `device` is that of
-    values printed without one; by default the device the text names most, else the CPU.
+    values printed without one; by default the device the graph's text names most, else the CPU.
     Raises `FusionError` with located diagnostics; nothing in the text is executed.
     """
     if program is not None:
@@ -54,29 +98,101 @@ def read(
     text = load_text(source)
     if is_saved(text):
         gm, symbols = loads(text)
-        return [ReadGraph(gm, text.name, symbols)]
+        made = _Loaded([Built(gm, symbols)])
+        lines = (1, text.line_count)
+        return [ReadGraph(text.name, dumps.Kind.SAVED, lines, complete=True, _make=made)]
+    with shown(text.name, len(text.text)) as progress:
+        units = dumps.index(text, progress)
+    if not units:
+        _refuse(text)
+    return [graph for unit in units for graph in _graphs(text, unit, device)]
+
+
+def _refuse(text: Source) -> None:
     diagnostics = Diagnostics()
-    parsed = parse_graphs(text, diagnostics)
-    if not parsed:
+    otherwise = dumps.what_else(text)
+    if otherwise is None:
         refuse(diagnostics, "FD604", f"no FX graph in {text.name}", Span(text, 0, 0))
-    default = torch.device(device) if device else _usual_device(text.text)
-    graphs = [] if diagnostics.has_errors else _build_all(parsed, default, diagnostics)
-    if diagnostics.has_errors:
-        raise FusionError(diagnostics, UNUSABLE)
-    return graphs
+    what, span = otherwise
+    message = f"no FX graph in {text.name}: this line is {what}"
+    diagnostics.error("FD617", message, span, help=_EXPECTED)
+    raise FusionError(diagnostics, UNUSABLE)
+
+
+_EXPECTED = "an FX graph is printed as `def forward(self, ..)`, `graph():` or statements of nodes"
+
+
+def _graphs(text: Source, unit: dumps.Unit, device: str | None) -> list[ReadGraph]:
+    made = _Unit(text, unit, device)
+    stage = dumps.stage_of(unit.banner, unit.lane.record, text.name)
+    return [
+        ReadGraph(
+            name=_name(unit, entry),
+            kind=unit.kind,
+            lines=(unit.pieces[entry.first].number, unit.pieces[entry.last].number),
+            complete=entry.complete and unit.kind is not dumps.Kind.FRAGMENT,
+            stage=stage,
+            rank=unit.lane.rank,
+            _make=made,
+            _index=index,
+        )
+        for index, entry in enumerate(unit.entries)
+    ]
+
+
+def _name(unit: dumps.Unit, entry: dumps.Entry) -> str:
+    record = unit.lane.record if unit.lane.number else ""
+    heading = unit.banner or record
+    return ".".join((heading, *entry.path[1:]) if heading else entry.path)
+
+
+class _Unbuilt:
+    """Graphs of one unit, built together when the first of them is asked for."""
+
+    @property
+    def built(self) -> list[Built]:
+        raise NotImplementedError
+
+
+class _Loaded(_Unbuilt):
+    def __init__(self, built: list[Built]) -> None:
+        self._all = built
+
+    @property
+    def built(self) -> list[Built]:
+        return self._all
+
+
+class _Unit(_Unbuilt):
+    def __init__(self, source: Source, unit: dumps.Unit, device: str | None) -> None:
+        self._source = source
+        self._unit = unit
+        self._device = device
+
+    @cached_property
+    def built(self) -> list[Built]:
+        excerpt = dumps.Excerpt(self._source, self._unit.pieces)
+        diagnostics = Diagnostics()
+        parsed = dumps.parse(self._unit, excerpt, diagnostics)
+        default = torch.device(self._device) if self._device else _usual_device(excerpt.text)
+        built = [] if diagnostics.has_errors else _build_all(parsed, default, diagnostics)
+        if diagnostics.has_errors:
+            raise FusionError(diagnostics, UNUSABLE)
+        return built
 
 
 def _build_all(
     parsed: list[GraphText], device: torch.device, diagnostics: Diagnostics
-) -> list[ReadGraph]:
+) -> list[Built]:
     """Inner graphs are printed after the graph that uses them, so they are built first."""
-    built: dict[int, ReadGraph] = {}
+    built: dict[int, Built] = {}
     for index in reversed(range(len(parsed))):
         text = parsed[index]
         children = {p.path[-1]: built[i].gm for i, p in _children(parsed, index)}
         builder = GraphBuilder(text, device, diagnostics, children)
         gm = builder.build()
-        built[index] = ReadGraph(gm, ".".join(text.path), builder.symbols, tuple(builder.uncertain))
+        uncertain, opaque = tuple(builder.uncertain), tuple(builder.opaque)
+        built[index] = Built(gm, builder.symbols, uncertain, opaque)
     return [built[index] for index in range(len(parsed))]
 
 

@@ -12,6 +12,7 @@ import torch
 import torch._higher_order_ops.auto_functionalize  # registers the higher-order ops
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
+from fusiondsl.graphs.namespaces import is_namespace
 from fusiondsl.graphs.opaque import OpaqueOp
 
 Target = Callable[..., Any]
@@ -91,9 +92,20 @@ def resolve(name: str) -> Target | None:
         return _op(parts[2:], name) if 4 <= len(parts) <= 5 else None
     if any(part.startswith("__") for part in parts):
         return None
+    if parts[:2] == ["torch", "_higher_order_ops"]:
+        return _op(["higher_order", parts[-1]], name)
     if parts[0] == "torch":
         return _function(name) or OpaqueOp(name)
     return _function(name)
+
+
+def resolve_short(parts: tuple[str, ...]) -> Target | None:
+    """An op without its `torch.ops.`, as people shorten it: `vllm_ir.rms_norm.default`."""
+    if not 2 <= len(parts) <= 3 or any(not part.isidentifier() for part in parts):
+        return None
+    if parts[-1] != "default" and not is_namespace(parts[0]):
+        return None
+    return resolve(".".join(("torch", "ops", *parts)))
 
 
 def _op(parts: list[str], name: str) -> Target | None:

@@ -115,13 +115,20 @@ class Inplace:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpacked:
+    """`a, b, = fx_pytree.tree_flatten_spec(..)`: the inputs, where parameters are trees of them."""
+
+    params: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Free:
     """`a = b = None`: the last use of these values has passed."""
 
     names: tuple[str, ...]
 
 
-Statement: TypeAlias = Assign | Inplace | Free
+Statement: TypeAlias = Assign | Inplace | Free | Unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +140,9 @@ class GraphText:
     result: Expr | None
     """What `return` gives; None where the text ends before it."""
     span: Span
+    open: bool = False
+    """Part of the graph is not in the text: names that are never defined are inputs."""
+    cut: bool = False
+    """The text ends before the graph does."""
+    notes: tuple[str, ...] = ()
+    """What was left out or could not be read, in words."""

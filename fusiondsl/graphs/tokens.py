@@ -10,12 +10,13 @@ from fusiondsl.diagnostics.source import Source, Span
 _TOKEN = re.compile(
     r"""
     (?P<blank>[ \t\r\f]+|\\\r?\n)
-  | (?P<comment>\#[^\n]*)
+  | (?P<comment>\#[^\n]*|\"{3}(?:[^"]|"(?!""))*\"{3})
   | (?P<newline>\n)
   | (?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
   | (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
   | (?P<name>[^\W\d]\w*)
-  | (?P<op>\*\*=|//=|<<=|>>=|->|\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%&|^@]=|[-+*/%@&|^~<>=()\[\]{},:.;])
+  | (?P<op>\.\.\.|…|\*\*=|//=|<<=|>>=|->|\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%&|^@]=
+      |[-+*/%@&|^~<>=()\[\]{},:.;])
     """,
     re.VERBOSE,
 )
@@ -59,6 +60,10 @@ class Lexer:
         self._depth = 0
         newline = self.source.text.find("\n", self._position, self._end)
         self._position = self._end if newline < 0 else newline
+
+    def skip_to_end(self) -> None:
+        self._depth = 0
+        self._position = self._end
 
     def span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)

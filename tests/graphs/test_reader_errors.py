@@ -14,10 +14,16 @@ from tests.graphs.test_reader import body
 
 def refusal(source: str | Path) -> Diagnostic:
     with pytest.raises(FusionError) as caught:
-        read(source)
+        built(source)
     assert caught.value.exit_code == 2
     assert all(d.code in CODES for d in caught.value.diagnostics)
     return caught.value.diagnostics[0]
+
+
+def built(source: str | Path) -> None:
+    """Reads the graphs and builds them: graphs are built when they are asked for."""
+    for graph in read(source):
+        graph.gm.graph.lint()
 
 
 X = 'x: "f32[4][1]cpu"'
@@ -65,10 +71,10 @@ def test_refused(text: str, code: str, located: str | None) -> None:
 
 def test_several_faults_in_one_run() -> None:
     with pytest.raises(FusionError) as caught:
-        read(body("a = torch.ops.aten.neg.default(z)", "c = os.getcwd()"))
+        built(body("a = torch.ops.aten.neg.default(z)", "c = os.getcwd()"))
     assert [d.span and d.span.line for d in caught.value.diagnostics] == [3, 4]
     with pytest.raises(FusionError) as caught:
-        read(body("a b", "a = 1 2", "c = ]"))
+        built(body("a b", "a = 1 2", "c = ]"))
     assert [d.span and d.span.line for d in caught.value.diagnostics] == [3, 4, 5]
 
 

@@ -20,7 +20,9 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD604": CodeInfo(
         "no FX graph in the text",
-        "The reader looks for `def forward(self, ...):`, as `gm.print_readable()` prints it.",
+        "The reader looks for `def forward(self, ...):`, as `gm.print_readable()` and logs print "
+        "it, for `graph():`, as `str(graph)` does, and for statements such as "
+        '`add: "f32[4]" = torch.ops.aten.add.Tensor(x, y)`.',
     ),
     "FD605": CodeInfo(
         "statement of the graph text cannot be parsed",
@@ -58,6 +60,11 @@ CODES: dict[str, CodeInfo] = {
     "FD616": CodeInfo(
         "not a statement of an FX graph",
         "FX prints assignments, in-place operators, frees (`a = None`) and one `return`.",
+    ),
+    "FD617": CodeInfo(
+        "the text is no FX graph but something else",
+        "Inductor's IR, generated code, kernels and graphs of other tools are not read. For a "
+        "graph, print `gm.print_readable()`, or set `TORCH_LOGS=post_grad_graphs`.",
     ),
     "FD620": CodeInfo(
         "not a saved graph of this version",
