@@ -9,6 +9,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
+from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
+from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
 
@@ -24,12 +26,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "apply",
         help="apply rules to a graph dump",
-        description="Reads the graphs of a dump (`gm.print_readable()`), rewrites them, and "
-        "reports every site that was rewritten and every one that came close.",
+        description="Reads the graphs of a dump (a log, a trace, what `gm.print_readable()` "
+        "prints), rewrites them, and reports every site that was rewritten and every one that "
+        "came close.",
         parents=[common()],
     )
     add_paths(parser)
-    parser.add_argument("--graph", required=True, metavar="FILE", help="the dump to read")
+    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
     parser.add_argument("-o", "--output", metavar="OUT", help="write the rewritten graphs")
     parser.add_argument(
         "--tokens",
@@ -47,13 +50,15 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     console = console_of(args)
     if args.output is not None:
-        refuse_input_as_output([*args.paths, args.graph], args.output)
+        refuse_input_as_output([*args.paths, file_of(args.graph)], args.output)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
-    from fusiondsl.graphs import read
 
     compiled = CompiledRules(rules.program, rules.target)
-    graphs = read(args.graph, program=rules.program)
+    found = [graph for _, graph in read_named(args.graph, rules.program)]
+    graphs = readable(console, found)
+    if len(graphs) < len(found) and args.output is not None:
+        return Exit.USAGE
     reports = [compiled.apply(graph.gm, tokens=args.tokens) for graph in graphs]
     for graph, report in zip(graphs, reports, strict=True):
         _show(console, graph, report, compiled.proof, everything=args.all)
@@ -67,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         ],
         output=args.output,
     )
-    return console.exit_code()
+    return console.exit_code() if len(graphs) == len(found) else Exit.USAGE
 
 
 def _show(
@@ -80,7 +85,7 @@ def _show(
 ) -> None:
     nodes = f"{report.nodes_before} -> {report.nodes_after} nodes"
     console.print(console.paint("bold", f"{graph.name}: {nodes}"))
-    for note in graph.uncertain:
+    for note in notes(graph):
         console.print(f"  read        {note}")
     for rule, count in report.counts.items():
         console.print(f"  {console.paint('good', 'fired')}       {count} x {rule}")

@@ -29,7 +29,7 @@ _TENSOR = re.compile(
 _SYM = re.compile(r"\s*Sym\((?P<value>.*)\)\s*", re.DOTALL)
 _TYPE = re.compile(r"\s*(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*\s*")
 # Types of devices that belong to other builds of torch.
-_FOREIGN_DEVICES = frozenset({"gcu", "hpu", "mlu", "mtia", "musa", "npu", "ptpu", "sdaa"})
+_FOREIGN_DEVICES = frozenset({"gcu", "mlu", "musa", "npu", "ppu", "sdaa"})
 _SUBCLASS = re.compile(r"\s*(?P<cls>[A-Za-z_]\w*)\((?P<core>.*)\)\s*", re.DOTALL)
 
 
@@ -143,11 +143,11 @@ def _dtype(name: str, span: Span) -> torch.dtype:
 
 
 def _device(name: str, span: Span) -> torch.device:
-    if name.partition(":")[0] in _FOREIGN_DEVICES:
-        return torch.device("meta")
     try:
         return torch.device(name)
     except RuntimeError:
+        if name.partition(":")[0] in _FOREIGN_DEVICES:
+            return torch.device("meta")
         raise BadText("FD610", f"unknown device `{name}`", span) from None
 
 

@@ -14,6 +14,7 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy import functions
 from torch.utils._sympy.functions import CeilDiv, CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -24,6 +25,7 @@ from fusiondsl.graphs.text import Call, Constant, Dotted, Expr, Infix, Prefix
 Size = int | torch.SymInt
 Scalar = int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool
 
+_KIND = re.compile(r"(?P<float>zu?f)\d+|u\d+")
 _HINT = 8192
 _HINT_STEP = 64
 _MAX_POWER = 64
@@ -58,7 +60,20 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Le": sympy.Le,
     "Gt": sympy.Gt,
     "Ge": sympy.Ge,
+    "And": sympy.And,
+    "Or": sympy.Or,
+    "Not": sympy.Not,
+    "Abs": sympy.Abs,
+    "floor": sympy.floor,
+    "ceiling": sympy.ceiling,
 }
+_OF_TORCH = (
+    *("CeilToInt", "FloatPow", "FloatTrueDiv", "FloorToInt", "IntTrueDiv", "LShift", "Identity"),
+    *("ModularIndexing", "PowByNatural", "RShift", "RoundToInt", "ToFloat", "TruncToFloat"),
+    *("TruncToInt", "OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_log2", "OpaqueUnaryFn_exp", "Where"),
+)
+_FLOATS = (functions.ToFloat, functions.IntTrueDiv, functions.FloatTrueDiv, functions.FloatPow)
+_FUNCTIONS.update({n: getattr(functions, n) for n in _OF_TORCH if hasattr(functions, n)})
 
 
 @dataclass(frozen=True)
@@ -86,8 +101,10 @@ class Symbols:
     def symbol(self, name: str, facts: SymbolFacts | None = None) -> sympy.Symbol:
         """The symbol called `name`; created at the first use, with what is known about it."""
         if name not in self._by_name:
-            unbacked = re.fullmatch(r"u\d+", name) is not None
-            create = self._unbacked if unbacked else self._backed
+            kind = _KIND.fullmatch(name)
+            create = self._backed
+            if kind is not None:
+                create = self._float if kind["float"] else self._unbacked
             self._by_name[name] = create(name, facts or SymbolFacts())
         return self._by_name[name]
 
@@ -96,7 +113,8 @@ class Symbols:
         value = self._checked(expr)
         if value.is_Integer:
             return int(value)
-        if not isinstance(value, sympy.Expr) or value.is_integer is False:
+        finite = isinstance(value, sympy.Expr) and value.is_finite is not False
+        if not finite or value.is_integer is False:
             raise BadText("FD608", "not an integer expression", expr.span)
         return self.symint(value)
 
@@ -105,9 +123,6 @@ class Symbols:
 
     def scalar(self, expr: Expr) -> Scalar:
         """What stands in `Sym(...)`: an integer, a comparison, or an unbacked float."""
-        if isinstance(expr, Dotted) and re.fullmatch(r"zuf\d+", expr.parts[0]):
-            with self.shape_env.ignore_fresh_unbacked_symbols():
-                return self.shape_env.create_unbacked_symfloat()
         value = self._checked(expr)
         if value in (sympy.true, sympy.false):
             return bool(value)
@@ -115,6 +130,10 @@ class Symbols:
             return self.shape_env.create_symboolnode(value)
         if value.is_Float:
             return float(value)
+        if value is sympy.nan or value.is_infinite:
+            return float(value)
+        if _is_float(value):
+            return self.shape_env.create_symfloatnode(value, hint=None)
         return self.size(expr)
 
     # --- symbols -------------------------------------------------------------------------------
@@ -138,6 +157,10 @@ class Symbols:
         self._restrict(symbol, 2 if facts.lower is None else facts.lower, facts.upper)
         self._hints[symbol] = hint
         return symbol
+
+    def _float(self, name: str, facts: SymbolFacts) -> sympy.Symbol:
+        with self.shape_env.ignore_fresh_unbacked_symbols():
+            return self.shape_env.create_unbacked_symfloat().node.expr
 
     def _unbacked(self, name: str, facts: SymbolFacts) -> sympy.Symbol:
         if isinstance(self.shape_env.unbacked_symint_counter, int):
@@ -174,6 +197,8 @@ class Symbols:
                 return self.symbol(name)
             case Prefix(op="-", operand=operand):
                 return -self._value(operand)
+            case Prefix(op="~", operand=operand):
+                return sympy.Not(self._value(operand))
             case Infix(op="**", left=left, right=Constant(value=int() as power)):
                 if 0 <= power <= _MAX_POWER:
                     return self._value(left) ** power
@@ -195,6 +220,14 @@ def _numbered(shape_env: ShapeEnv, name: str) -> Iterator[None]:
         yield
     finally:
         taken -= blocked
+
+
+def _is_float(value: sympy.Expr) -> bool:
+    if value.is_integer is not None:
+        return not value.is_integer
+    if any(symbol.is_integer is not True for symbol in value.free_symbols):
+        return True
+    return bool(value.has(*_FLOATS)) or sympy.fraction(value)[1] != 1
 
 
 def _source_name(name: str) -> str:

@@ -66,6 +66,10 @@ CODES: dict[str, CodeInfo] = {
         "Inductor's IR, generated code, kernels and graphs of other tools are not read. For a "
         "graph, print `gm.print_readable()`, or set `TORCH_LOGS=post_grad_graphs`.",
     ),
+    "FD618": CodeInfo(
+        "no graph with this number",
+        "`FILE#3` is the third graph in the file; `fusiondsl graphs FILE` lists them.",
+    ),
     "FD620": CodeInfo(
         "not a saved graph of this version",
         "The file is not what `fusiondsl.graphs.save` writes, or another version wrote it.",
