@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from fusiondsl.engine import aten
+from fusiondsl.graphs.opaque import OpaqueOp
 
 if TYPE_CHECKING:
     from fusiondsl.engine.bindings import Bindings
@@ -68,7 +69,7 @@ def is_mutating(target: Any) -> bool:
     """The operation may write an argument, or has an effect nobody declared."""
     if isinstance(target, torch._ops.OpOverload):
         return bool(target._schema.is_mutable)
-    return False
+    return isinstance(target, OpaqueOp)
 
 
 @lru_cache(maxsize=4096)
@@ -215,8 +216,10 @@ def root_of(node: fx.Node) -> fx.Node:
 
 
 def written_arguments(node: fx.Node) -> list[fx.Node]:
-    """The arguments an operation writes, by its schema."""
+    """The arguments an operation writes, by its schema; all of them where it has none."""
     target: Any = node.target
+    if isinstance(target, OpaqueOp):
+        return node.all_input_nodes
     written: list[fx.Node] = []
     for i, argument in enumerate(target._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
