@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,8 +17,8 @@ class Source:
     _line_starts: list[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
+        lengths = (len(line) + 1 for line in self.text.split("\n"))
+        starts = list(accumulate(lengths, initial=0))[:-1]
         object.__setattr__(self, "_line_starts", starts)
 
     def position(self, offset: int) -> tuple[int, int]:

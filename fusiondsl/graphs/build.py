@@ -83,8 +83,8 @@ class GraphBuilder:
         if self._diagnostics.has_errors:
             # Half a graph may not even compile; the caller raises.
             return fx.GraphModule({}, _empty())
-        self._untyped()
         complete(self._graph, self._annotations)
+        self._untyped()
         return fx.GraphModule(self._root, self._graph, self.text.path[-1])
 
     def _untyped(self) -> None:

@@ -131,6 +131,7 @@ class _GraphParser(ExpressionParser):
             if self._is_cut_at(fault):
                 line = self.lexer.source.position(fault.span.start)[0]
                 self._notes.append(f"the text is cut in line {line}: its last statement is dropped")
+                self._drop_last_parameter()
                 self.lexer.skip_to_end()
             else:
                 self._faults += 1
@@ -145,6 +146,12 @@ class _GraphParser(ExpressionParser):
         rest = self.lexer.source.text[fault.span.start : self._text_end]
         lines = [line for line in rest.splitlines()[1:] if line.strip(" \t.…")]
         return all(line.lstrip().startswith("#") for line in lines)
+
+    def _drop_last_parameter(self) -> None:
+        """Where the signature is cut, the last parameter may be part of one."""
+        last = self._params[-1] if self._params and not self._body else None
+        if last is not None and (last.annotation or last.span).end >= self._text_end:
+            self._params.pop()
 
     def _drop_remains(self) -> None:
         """`y = x_1`, where `x_12.to(..)` was cut, reads as another name for `x_1`."""

@@ -15,12 +15,28 @@ from fusiondsl.graphs.annotations import Annotations
 
 def complete(graph: fx.Graph, annotations: Annotations) -> None:
     """Gives every unannotated node that is read by `getitem` a tuple or list of values."""
+    _type_buffers(graph, annotations)
     for node in graph.nodes:
         if "val" in node.meta:
             continue
         items = _items(node)
         if items:
             node.meta["val"] = _assemble(node, items, annotations)
+
+
+def _type_buffers(graph: fx.Graph, annotations: Annotations) -> None:
+    """Inputs without a type that a functionalised call writes are of the type of what it leaves."""
+    for node in reversed(graph.nodes):
+        if node.target not in (auto_functionalized, auto_functionalized_v2):
+            continue
+        items = _items(node)
+        for index, buffer in enumerate(_mutated(node), start=_own_returns(node)):
+            item = items.get(index)
+            untyped = isinstance(buffer, fx.Node) and "val" not in buffer.meta
+            if untyped and isinstance(item, torch.Tensor):
+                sizes, strides = tuple(item.shape), tuple(item.stride())
+                value = annotations.tensor(item.dtype, sizes, strides, item.device, None)
+                buffer.meta["val"] = value
 
 
 def _items(node: fx.Node) -> dict[int, Any]:

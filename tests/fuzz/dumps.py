@@ -58,11 +58,11 @@ def _make(rng: Random) -> Case:
     text = rng.choice(printed())
     if rng.random() < 0.1:
         return Case(noise(encoded(text), rng), ".txt")
-    nasty = _NASTY if rng.random() < 0.6 else _CALLS
+    nasty = NASTY if rng.random() < 0.6 else CALLS
     return Case(encoded(changed(text, rng, printed(), nasty)), ".txt")
 
 
-_CALLS = (
+CALLS = (
     "__import__('os').system('touch made')", "open('made', 'w')", "exec('1')", "torch.load('made')",
     "torch.ops.load_library('made')", "os.remove('made')", "eval('1')", "self.__class__",
     "lambda: 1", "torch.save", "torch.ops.aten.set_.default", "torch.hub.load('a', 'b')",
@@ -70,8 +70,8 @@ _CALLS = (
     "getattr(self, 'x')", "().__class__", "torch.ops.fusiondsl.nothing.default",
     "torch.ops.higher_order.x", "torch.utils.cpp_extension.load",
 )  # fmt: skip
-_NASTY = (
-    *_CALLS, "s0", "s77", "u0", "Sym(s0)", "Sym(2)", "2*s0", "s0 // 0", "s0**9999999",
+NASTY = (
+    *CALLS, "s0", "s77", "u0", "Sym(s0)", "Sym(2)", "2*s0", "s0 // 0", "s0**9999999",
     "(s0 + 1)//2", "-1", "9223372036854775807", "9" * 60, "inf", "nan", "-inf", "1e999", "None",
     "True", "...", "f32[]", "f32[4][1]cpu", "f32[4][1]cuda:99", "bf16[s0, 0][0, 1]", "q9[4]",
     "f32[" + "1, " * 100 + "1]", '"', "'", "(", ")", "[", "]", "{", "}", ":", ";", ",", "=", "#",
@@ -143,16 +143,17 @@ def check_dump(case: Case) -> str:
         return "refused"
     try:
         graphs = read(text)
+        for graph in graphs:
+            graph.gm.graph.lint()
     except FusionError as error:
-        _check_refusal(error, is_json=text.startswith("{"))
+        check_refusal(error, is_json=text.startswith("{"))
         return "refused"
     for graph in graphs:
-        graph.gm.graph.lint()
         _check_saved(graph.gm)
     return "read"
 
 
-def _check_refusal(error: FusionError, *, is_json: bool) -> None:
+def check_refusal(error: FusionError, *, is_json: bool) -> None:
     assert error.exit_code == _UNREADABLE
     assert error.diagnostics
     for item in error.diagnostics:

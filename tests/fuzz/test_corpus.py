@@ -12,7 +12,15 @@ from tests.fuzz.guard import run
 from tests.fuzz.targets import TARGETS
 
 KEPT = [(name, path) for name, target in TARGETS.items() for path in target.corpus()]
-COUNTS = {"parser": 150, "yaml": 150, "check": 12, "artifact": 200, "graphs": 80, "engine": 6}
+COUNTS = {
+    "parser": 150,
+    "yaml": 150,
+    "check": 12,
+    "artifact": 200,
+    "graphs": 80,
+    "logs": 60,
+    "engine": 6,
+}
 """About three seconds of CPU time each."""
 
 

@@ -56,6 +56,11 @@ class Finder:
         if shapes.STATEMENT.match(text) or shapes.COMMENT_OF_NODES.match(text):
             self._part = _Fragment(self._unit(Kind.FRAGMENT), line)
 
+    def _is_source(self, text: str) -> bool:
+        """Is a `forward` a method of a class that somebody wrote?"""
+        within = self._function is not None and shapes.indent_of(text) > self._function
+        return within and not shapes.TYPED.search(text)
+
     def _inside_function(self, text: str) -> bool:
         """Lines of Python functions are no statements of a graph."""
         indent = shapes.indent_of(text)
@@ -69,7 +74,7 @@ class Finder:
 
     def _header(self, line: Line) -> _Module | _Rows | None:
         text = line.text
-        if "class " in text or "def forward(" in text:
+        if "class " in text or ("def forward(" in text and not self._is_source(text)):
             module = _Module(self._unit(Kind.MODULE))
             if module.opens(line):
                 return module

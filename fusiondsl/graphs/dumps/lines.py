@@ -16,6 +16,8 @@ _CONTROL = re.compile(
     r"|\x1b\[[0-9;?]{0,20}[ -/]?[@-~]"
     r"|\x1b[@-Z\\^_()]"
 )
+_CONTROLLED = ("\x1b", "[0m", "[m", "[39m")
+"""Some of these stand in every text with escapes."""
 _MAY_START_A_PREFIX = frozenset("VIWEC[(>0123456789")
 _OUTER = re.compile(
     r"(?:> ?)+"
@@ -71,7 +73,7 @@ _PLAIN = Lane()
 
 def lines_of(source: Source) -> Iterator[Line]:
     """The lines of `source` that may belong to a graph, without prefixes and colours."""
-    colored = _CONTROL.search(source.text) is not None
+    colored = any(mark in source.text for mark in _CONTROLLED)
     splitter = _Splitter()
     for number, raw in enumerate(source.text.split("\n"), start=1):
         text = _CONTROL.sub("", raw) if colored else raw

@@ -20,6 +20,7 @@ LEFT_OUT = re.compile(r"\s*(?:\.\.\.|…)\s*$")
 LABEL = re.compile(r"\s*#+\W*(?:before|after)\b", re.IGNORECASE)
 
 _TYPE = r"(?:[A-Za-z]\w*\()?(?:(?:bf|f|i|u|b|c)\d\w*\[|Sym\()"
+TYPED = re.compile(rf":\s*[\"']?{_TYPE}")
 ASSIGNMENT = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)\s*(?P<none>None\b)?")
 STATEMENT = re.compile(
     r"\s*(?:[A-Za-z_]\w*\s*(?::[^=]*(?:[=<>!]=[^=]*)*)?(?:=(?!=)|[-+*/%&|^@]=|//=|\*\*=|<<=|>>=)\s*\S"
