@@ -129,8 +129,7 @@ class _GraphParser(ExpressionParser):
             step()
         except BadText as fault:
             if self._is_cut_at(fault):
-                line = self.lexer.source.position(fault.span.start)[0]
-                self._notes.append(f"the text is cut in line {line}: its last statement is dropped")
+                self._note_cut(fault.span)
                 self._drop_last_parameter()
                 self.lexer.skip_to_end()
             else:
@@ -159,7 +158,12 @@ class _GraphParser(ExpressionParser):
         if not self._cut or self._result is not None or not isinstance(last, Assign):
             return
         if isinstance(last.value, Dotted) and last.span.end == self._text_end:
+            self._note_cut(last.span)
             self._body.pop()
+
+    def _note_cut(self, span: Span) -> None:
+        line = self.lexer.source.position(span.start)[0]
+        self._notes.append(f"the text is cut in line {line}: its last statement is dropped")
 
     def _inputs(self) -> tuple[Parameter, ...]:
         """What stands behind parameters that are trees of inputs, else the parameters."""

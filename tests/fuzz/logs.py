@@ -94,8 +94,9 @@ _PREFIXES = (
     "2025-01-31T08:00:00.1234567Z ", "INFO: ",
 )  # fmt: skip
 _MARKS = (
-    "graph():", "%x : [num_users=1] = ", "call_function[target=os.system](args = ", "# Graph fragment:",
-    '"""', "...", "…", "```", " ===== X =====", "class <lambda>(torch.nn.Module):", "def forward(self",
+    "graph():", "%x : [num_users=1] = ", "call_function[target=os.system](args = ", '"""', "...",
+    "# Graph fragment:", "…", "```", " ===== X =====", "class <lambda>(torch.nn.Module):",
+    "def forward(self",
     "# File: a:1 in b, code: c", "\x1b[0m", "\x1b]0;", "{" * 50, '{"has_payload": 1}', "return %x",
     "fx_pytree.tree_flatten_spec(", "pytree.tree_unflatten(", "[[target=", "](http://x)]", "\t\t",
     "x = a.b.default(", "x = torch.ops.a.b.c(", "kwargs = {a: b, c}", "\\x1b[1m" * 20,
@@ -123,9 +124,15 @@ def _check(case: Case) -> str:
             graph.gm.graph.lint()
         except FusionError as error:
             check_refusal(error, is_json=False)
-            assert all(d.span and 1 <= d.span.line <= lines for d in error.diagnostics)
+            _check_lines(error, lines)
             outcome = "faulty"
     return outcome
+
+
+def _check_lines(error: FusionError, lines: int) -> None:
+    for item in error.diagnostics:
+        assert item.span is not None
+        assert 1 <= item.span.line <= lines, item
 
 
 LOGS = Target("logs", _make, _check, 3, frozenset({"read", "refused", "faulty"}))

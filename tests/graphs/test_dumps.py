@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import operator
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -481,3 +482,26 @@ def test_a_graph_is_built_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     assert not built
     assert graphs[2].gm is graphs[2].gm
     assert built == [("GraphModule",)]
+
+
+# --- size ----------------------------------------------------------------------------------------
+
+
+def test_reading_is_linear() -> None:
+    """Four times the text takes about four times as long."""
+    text = (CASES / "gen_07_training_joint_fw_bw_log.txt").read_text()
+    seconds = []
+    for count in (8, 32):
+        many = text * count
+        best = min(_seconds(many) for _ in range(3))
+        seconds.append(best)
+        assert len(read(many)) == 6 * count
+    assert seconds[1] < 10 * seconds[0]
+    megabytes = len(text) * 32 / 1e6
+    assert seconds[1] / megabytes < 1.0, "20 MB in 20 s of CPU time"
+
+
+def _seconds(text: str) -> float:
+    start = time.process_time()
+    read(text)
+    return time.process_time() - start
