@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fusiondsl.cli.options import Subparsers
     from fusiondsl.graphs import ReadGraph
 
-_COLUMNS = ("#", "graph", "lines", "printed as", "stage", "rank", "")
+_COLUMNS = ("#", "graph", "lines", "printed as", "stage", "rank", "record", "")
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -49,7 +49,7 @@ def _row(number: int, graph: ReadGraph) -> list[str]:
     first, last = graph.lines
     lines = f"{first}-{last}"
     note = "" if graph.complete else "part of a graph"
-    place = (graph.kind.value, graph.stage or "", graph.rank or "")
+    place = (graph.kind.value, graph.stage or "", graph.rank or "", graph.record or "")
     return [str(number), graph.name, lines, *place, note]
 
 
@@ -64,6 +64,7 @@ def _data(number: int, graph: ReadGraph) -> dict[str, Any]:
         "complete": graph.complete,
         "stage": graph.stage,
         "rank": graph.rank,
+        "record": graph.record,
     }
 
 

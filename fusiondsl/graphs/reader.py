@@ -56,6 +56,8 @@ class ReadGraph:
     stage: str | None = None
     """Where in compilation it was printed, where the text says so."""
     rank: str | None = None
+    record: str | None = None
+    """In a trace, the name of the artifact or the kind of the record."""
     _make: _Unbuilt = field(repr=False, kw_only=True)
     _index: int = field(default=0, repr=False, kw_only=True)
 
@@ -79,7 +81,10 @@ class ReadGraph:
 
     @property
     def _built(self) -> Built:
-        return self._make.built[self._index]
+        built = self._make.built[self._index]
+        if isinstance(built, FusionError):
+            raise built
+        return built
 
 
 def read(
@@ -98,7 +103,7 @@ def read(
     text = load_text(source)
     if is_saved(text):
         gm, symbols = loads(text)
-        made = _Loaded([Built(gm, symbols)])
+        made = _Loaded(Built(gm, symbols))
         lines = (1, text.line_count)
         return [ReadGraph(text.name, dumps.Kind.SAVED, lines, complete=True, _make=made)]
     with shown(text.name, len(text.text)) as progress:
@@ -133,6 +138,7 @@ def _graphs(text: Source, unit: dumps.Unit, device: str | None) -> list[ReadGrap
             complete=entry.complete and unit.kind is not dumps.Kind.FRAGMENT,
             stage=stage,
             rank=unit.lane.rank,
+            record=unit.lane.record if unit.lane.number else None,
             _make=made,
             _index=index,
         )
@@ -141,26 +147,24 @@ def _graphs(text: Source, unit: dumps.Unit, device: str | None) -> list[ReadGrap
 
 
 def _name(unit: dumps.Unit, entry: dumps.Entry) -> str:
-    record = unit.lane.record if unit.lane.number else ""
-    heading = unit.banner or record
-    return ".".join((heading, *entry.path[1:]) if heading else entry.path)
+    return ".".join((unit.banner, *entry.path[1:]) if unit.banner else entry.path)
 
 
 class _Unbuilt:
     """Graphs of one unit, built together when the first of them is asked for."""
 
     @property
-    def built(self) -> list[Built]:
+    def built(self) -> list[Built | FusionError]:
         raise NotImplementedError
 
 
 class _Loaded(_Unbuilt):
-    def __init__(self, built: list[Built]) -> None:
-        self._all = built
+    def __init__(self, built: Built) -> None:
+        self._built = built
 
     @property
-    def built(self) -> list[Built]:
-        return self._all
+    def built(self) -> list[Built | FusionError]:
+        return [self._built]
 
 
 class _Unit(_Unbuilt):
@@ -170,30 +174,33 @@ class _Unit(_Unbuilt):
         self._device = device
 
     @cached_property
-    def built(self) -> list[Built]:
+    def built(self) -> list[Built | FusionError]:
+        """Inner graphs are printed after the graph that uses them, so they are built first."""
         excerpt = dumps.Excerpt(self._source, self._unit.pieces)
-        diagnostics = Diagnostics()
-        parsed = dumps.parse(self._unit, excerpt, diagnostics)
-        default = torch.device(self._device) if self._device else _usual_device(excerpt.text)
-        built = [] if diagnostics.has_errors else _build_all(parsed, default, diagnostics)
-        if diagnostics.has_errors:
-            raise FusionError(diagnostics, UNUSABLE)
-        return built
+        device = torch.device(self._device) if self._device else _usual_device(excerpt.text)
+        found = [Diagnostics() for _ in self._unit.entries]
+        parsed = dumps.parse(self._unit, excerpt, found)
+        built: dict[int, Built | FusionError] = {}
+        for index in reversed(range(len(parsed))):
+            inner = {p.path[-1]: built[i] for i, p in _children(parsed, index)}
+            built[index] = _build(parsed[index], device, found[index], inner)
+        return [built[index] for index in range(len(parsed))]
 
 
-def _build_all(
-    parsed: list[GraphText], device: torch.device, diagnostics: Diagnostics
-) -> list[Built]:
-    """Inner graphs are printed after the graph that uses them, so they are built first."""
-    built: dict[int, Built] = {}
-    for index in reversed(range(len(parsed))):
-        text = parsed[index]
-        children = {p.path[-1]: built[i].gm for i, p in _children(parsed, index)}
-        builder = GraphBuilder(text, device, diagnostics, children)
-        gm = builder.build()
-        uncertain, opaque = tuple(builder.uncertain), tuple(builder.opaque)
-        built[index] = Built(gm, builder.symbols, uncertain, opaque)
-    return [built[index] for index in range(len(parsed))]
+def _build(
+    text: GraphText,
+    device: torch.device,
+    diagnostics: Diagnostics,
+    inner: dict[str, Built | FusionError],
+) -> Built | FusionError:
+    children = {name: graph.gm for name, graph in inner.items() if isinstance(graph, Built)}
+    builder = GraphBuilder(text, device, diagnostics, children)
+    gm = None if diagnostics.has_errors else builder.build()
+    if gm is None or diagnostics.has_errors:
+        return FusionError(diagnostics, UNUSABLE)
+    faulty = [f"`{name}` has faults and is left out" for name in inner if name not in children]
+    uncertain = (*builder.uncertain, *faulty)
+    return Built(gm, builder.symbols, uncertain, tuple(builder.opaque))
 
 
 def _children(parsed: list[GraphText], index: int) -> list[tuple[int, GraphText]]:

@@ -37,7 +37,9 @@ def test_one_of_them(run: Run, several: Path) -> None:
     assert "          2 x aten.mul.Tensor\n" in done.out
     done = run("graphs", "several.txt#2")
     assert done.code == 2
-    assert "error[FD611]: `nowhere` is used but not defined before\n --> several.txt:18:" in done.err
+    assert (
+        "error[FD611]: `nowhere` is used but not defined before\n  --> several.txt:18:" in done.err
+    )
 
 
 def test_as_json(run: Run, several: Path) -> None:

@@ -208,6 +208,15 @@ def test_interleaved_ranks() -> None:
     assert first.stage == "after post-grad passes"
 
 
+def test_records_of_a_trace_have_their_names() -> None:
+    graphs = read(CASES / "gen_04e_torch_trace_raw_excerpt.txt")
+    assert [(graph.record, graph.stage) for graph in graphs] == [
+        ("aot_inference_graph", "before post-grad passes"),
+        ("before_post_grad_graph", "before post-grad passes"),
+        ("inductor_post_grad_graph", "after post-grad passes"),
+    ]
+
+
 def test_diagnostics_are_located_in_the_log() -> None:
     text = interleaved().replace("torch.ops.aten.mul.Tensor(a, b)", "os.system(a)", 1)
     good, bad = sorted(read(text), key=lambda graph: graph.rank == "0")
@@ -465,6 +474,30 @@ def test_what_is_no_graph_is_named(line: str, what: str) -> None:
     assert diagnostic.span is not None
     assert diagnostic.span.line == 2
     assert diagnostic.help is not None
+
+
+def test_a_faulty_graph_spoils_no_other() -> None:
+    text = """\
+class G(torch.nn.Module):
+    def forward(self, x: "f32[4]"):
+        inner = self.inner
+        other = self.other
+        y = torch.ops.higher_order.invoke_subgraph(inner, 'a', x)
+        return (y,)
+
+    class inner(torch.nn.Module):
+        def forward(self, a: "f32[4]"):
+            return (nowhere,)
+
+    class other(torch.nn.Module):
+        def forward(self, a: "f32[4]"):
+            return (a,)
+"""
+    outer, inner, other = read(text)
+    assert outer.uncertain[-1] == "`inner` has faults and is left out"
+    assert outer.gm.get_submodule("other") is other.gm
+    with pytest.raises(FusionError, match="FD611"):
+        inner.gm.graph.lint()
 
 
 def test_a_graph_is_built_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.graphs.dumps.excerpt import Excerpt
@@ -12,9 +12,12 @@ from fusiondsl.graphs.parser import parse_code
 from fusiondsl.graphs.text import GraphText
 
 
-def parse(unit: Unit, excerpt: Excerpt, diagnostics: Diagnostics) -> list[GraphText]:
-    """One result an entry; faults go to `diagnostics`."""
-    return [_PARSERS[unit.kind](unit, entry, excerpt, diagnostics) for entry in unit.entries]
+def parse(unit: Unit, excerpt: Excerpt, diagnostics: Sequence[Diagnostics]) -> list[GraphText]:
+    """One result an entry; the faults of each go to its own `diagnostics`."""
+    return [
+        _PARSERS[unit.kind](unit, entry, excerpt, faults)
+        for entry, faults in zip(unit.entries, diagnostics, strict=True)
+    ]
 
 
 def _code(unit: Unit, entry: Entry, excerpt: Excerpt, diagnostics: Diagnostics) -> GraphText:
