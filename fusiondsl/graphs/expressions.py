@@ -152,6 +152,9 @@ class ExpressionParser:
 
     def _member(self, receiver: Expr) -> Expr:
         token = self.name("an attribute name")
+        if keyword.iskeyword(token.value):
+            # FX writes names into code that it compiles.
+            raise BadText("FD605", f"`{token.value}` is a keyword", self.lexer.span(token))
         span = self.since(receiver.span.start, token.end)
         if isinstance(receiver, Dotted) and len(receiver.parts) >= MAX_DEPTH:
             raise BadText("FD606", f"a name of more than {MAX_DEPTH} parts", span)

@@ -54,6 +54,8 @@ X = 'x: "f32[4][1]cpu"'
         (body(params=f"{X}, {X}", returned="x"), "FD615", "x"),
         (body("y = f(a = 1, a = 2)", returned="y"), "FD605", "a"),
         (body("y = f(lambda = 1)", returned="y"), "FD605", "lambda"),
+        (body("y = x.lambda(1)", params=X, returned="y"), "FD605", "lambda"),
+        (body("y = self.import", returned="y"), "FD605", "import"),
         (body("y = torch.neg(" + "9" * 100 + ")", returned="y"), "FD607", "9" * 100),
         (body(params="class", returned="()"), "FD605", "class"),
         (body(params=f"s = 1, {X}", returned="x"), "FD605", "x"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ _RETURN = re.compile(r"[ \t#]*return\b[ \t]*(?P<value>.*)", re.DOTALL)
 _ANNOTATION = re.compile(r"[^\"]*\"(?P<text>[^\"]*)\"")
 _CALL = re.compile(r"\s*\(args = (?P<args>\(.*\)), kwargs = (?P<kwargs>\{.*\})\)\s*", re.DOTALL)
 _DEFAULT = re.compile(r"\s*\(default=(?P<value>.*)\)\s*", re.DOTALL)
+_PATH = re.compile(r"\w+(?:\.\w+){0,40}")
 _KEY = re.compile(r"\s*(?P<key>[A-Za-z_]\w*)\s*:\s*")
 _NODE = re.compile(r"%?([A-Za-z_]\w*)")
 _NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -130,11 +132,13 @@ class _Rows:
         )
 
     def _node(self, line: Span, row: re.Match[str]) -> None:
-        name, op = row["name"], row["op"].lower()
         span = _part(line, row, "name")
+        name, op = _identifier(span), row["op"].lower()
         annotation = self._annotation(line, row)
         rest = _part(line, row, "rest")
         if op == "placeholder":
+            if any(param.name == name for param in self.params):
+                raise BadText("FD615", f"parameter `{name}` is declared twice", span)
             default = _DEFAULT.fullmatch(rest.text)
             value = None if default is None else _value(_part(rest, default, "value"))
             self.params.append(Parameter(name, annotation, value, span))
@@ -157,6 +161,8 @@ class _Rows:
 
 
 def _get_attr(target: Span, rest: Span) -> Expr:
+    if not _PATH.fullmatch(target.text):
+        raise BadText("FD605", "this is no path to an attribute", target)
     return Dotted(("self", *target.text.split(".")), target)
 
 
@@ -174,7 +180,7 @@ def _call_method(target: Span, rest: Span) -> Expr:
     args, kwargs = _arguments(rest)
     if not args:
         raise BadText("FD605", "a method without an object", target)
-    return Call(Attribute(args[0], target.text, target), args[1:], kwargs, target)
+    return Call(Attribute(args[0], _identifier(target), target), args[1:], kwargs, target)
 
 
 _OPS: dict[str, Callable[[Span, Span], Expr]] = {
@@ -262,6 +268,8 @@ def _keyed(span: Span, *, bare_nodes: bool = False, depth: int = 0) -> list[tupl
         elif item.text.strip():
             raise BadText("FD605", "expected `name: value`", item)
     for name, value in keys:
+        if keyword.iskeyword(name):
+            raise BadText("FD605", f"`{name}` is a keyword", value)
         if any(name == other for other, _ in pairs):
             raise BadText("FD605", f"argument `{name}` is given twice", value)
         pairs.append((name, _value(value, bare_nodes=bare_nodes, depth=depth)))
@@ -308,6 +316,12 @@ def _cut_at_commas(span: Span) -> list[Span]:
             start = position + 1
     parts.append(Span(span.source, start, span.end))
     return parts
+
+
+def _identifier(span: Span) -> str:
+    if not span.text.isidentifier() or keyword.iskeyword(span.text):
+        raise BadText("FD605", f"`{span.text}` is no name", span)
+    return span.text
 
 
 def _stripped(span: Span) -> Span:

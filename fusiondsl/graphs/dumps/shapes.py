@@ -17,7 +17,7 @@ FUNCTION = re.compile(r"\s*(?:async\s+)?def \w+\s*\(")
 BANNER = re.compile(r"\s*=====\s*(?P<name>[^=]+?)\s*=====\s*$")
 FENCE = re.compile(r"\s*(?:```|~~~)")
 LEFT_OUT = re.compile(r"\s*(?:\.\.\.|…)\s*$")
-LABEL = re.compile(r"\s*#+\W*(?:before|after)\b", re.IGNORECASE)
+LABEL = re.compile(r"\s*#[\W_]{0,20}(?:before|after)\b", re.IGNORECASE)
 
 _TYPE = r"(?:[A-Za-z]\w*\()?(?:(?:bf|f|i|u|b|c)\d\w*\[|Sym\()"
 TYPED = re.compile(rf":\s*[\"']?{_TYPE}")
