@@ -126,20 +126,20 @@ class Run:
         self.fired: list[Fired] = []
         self._refused: dict[tuple[str, str], Refusal] = {}
         self.near: list[Near[CompiledRule]] = []
-        self._fake_mode, self._shape_env = _fake_mode_of(graph)
+        self.fake_mode, self.shape_env = _fake_mode_of(graph)
         self._sizes = Sizes(graph)
         signatures = Signatures(plan.verdicts.numbers)
-        self._forms = FormCheck(compiled, self._shape_env, signatures)
+        self._forms = FormCheck(compiled, self.shape_env, signatures)
         self._judge = Judge(
             compiled,
-            self._shape_env,
-            self._fake_mode,
+            self.shape_env,
+            self.fake_mode,
             self._sizes,
             tokens,
             signatures,
             plan.verdicts,
         )
-        self._emitter = Emitter(compiled, graph, self._sizes, self._fake_mode)
+        self._emitter = Emitter(compiled, graph, self._sizes, self.fake_mode)
         self._unplaced: set[_Key] = set()
         """Sites that found no place, when the graph was matched again for those they had beaten."""
         self._view: View | None = None
@@ -164,7 +164,7 @@ class Run:
 
     def collect(self, view: View, trie: Trie[CompiledRule]) -> list[Candidate]:
         """Every complete structural match."""
-        if self._fake_mode is None:
+        if self.fake_mode is None:
             return []
         recogniser = Recogniser(view, self.compiled.forms, self._forms)
         found: dict[_Key, Candidate] = {}

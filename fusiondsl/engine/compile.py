@@ -116,7 +116,7 @@ def compile_program(program: ir.Program, target: Target) -> Compiled:
     """
     register(program)
     with collection_paused():
-        return _Compiler(program, target).compile()
+        return Compiler(program, target).compile()
 
 
 def dtype_table(arch: str | None) -> dict[str, torch.dtype]:
@@ -127,7 +127,7 @@ def dtype_table(arch: str | None) -> dict[str, torch.dtype]:
 _DTYPES = {name: to_torch(name) for name in DTYPES if hasattr(torch, DTYPES[name][0])}
 
 
-class _Compiler:
+class Compiler:
     def __init__(self, program: ir.Program, target: Target) -> None:
         self.program = program
         self.target = target
@@ -153,7 +153,7 @@ class _Compiler:
         rules: list[CompiledRule] = []
         ineligible: list[Ineligible] = []
         levels = strata(self.program.rules, self.program.ops)
-        refused = {rule.name: self._refused(rule) for rule in self.program.rules}
+        refused = {rule.name: self.refused(rule) for rule in self.program.rules}
         eligible = [rule for rule in self.program.rules if refused[rule.name] is None]
         self.forms = Forms(self.program, self.bindings, _sought(eligible, self.program))
         for rule in self.program.rules:
@@ -174,7 +174,7 @@ class _Compiler:
             self.dtypes,
         )
 
-    def _refused(self, rule: ir.Rule) -> Ineligible | None:
+    def refused(self, rule: ir.Rule) -> Ineligible | None:
         """Why the rule cannot fire for this target."""
         refused = self._decide(rule.where)
         if refused is not None:
@@ -235,7 +235,7 @@ class _Compiler:
             tuple([value for value in values if value[0] in rule.kept and value[0] in read]),
             _kept_calls(rule, places),
             _free_calls(rule, places, last),
-            tuple([c for c in rule.where if not self._is_static(c)]),
+            tuple([c for c in rule.where if not self.is_static(c)]),
             admitted,
             tuple([readers_of(r, produced[r.value], slots, self.program) for r in rule.readers]),
             stratum,
@@ -251,14 +251,14 @@ class _Compiler:
     def _decide(self, conditions: Iterable[ir.Condition]) -> tuple[str | None, str] | None:
         """Label and reason of the first condition on the target alone that does not hold."""
         for condition in conditions:
-            if not self._is_static(condition):
+            if not self.is_static(condition):
                 continue
-            verdict = self._verdict(condition)
+            verdict = self.verdict(condition)
             if verdict.truth is not Truth.TRUE:
                 return condition.label, verdict.reason
         return None
 
-    def _is_static(self, condition: ir.Condition) -> bool:
+    def is_static(self, condition: ir.Condition) -> bool:
         """Depends on the target alone."""
         known = self._static.get(id(condition.expr))
         if known is None:
@@ -266,7 +266,7 @@ class _Compiler:
             self._static[id(condition.expr)] = known
         return known
 
-    def _verdict(self, condition: ir.Condition) -> Verdict:
+    def verdict(self, condition: ir.Condition) -> Verdict:
         known = self._verdicts.get(id(condition.expr))
         if known is None:
             known = truth(condition.expr, self.constants, NO_FACTS, self.functions)

@@ -96,7 +96,7 @@ class Matcher(Generic[E]):
         if missing > 0:
             slots.extend([UNSET] * missing)
         mark = len(trail)
-        for actual in _orders(call):
+        for actual in orders(call):
             if self._unify_all(args, actual):
                 self._calls.append(call)
                 if self._continue(node):
@@ -279,7 +279,7 @@ def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
     ]
 
 
-def _orders(call: Recognised) -> tuple[tuple[Any, ...], ...]:
+def orders(call: Recognised) -> tuple[tuple[Any, ...], ...]:
     """The arguments, and where their order does not matter the other order."""
     args = call.args
     if call.op not in COMMUTATIVE or args[0] is args[1]:

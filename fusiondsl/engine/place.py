@@ -44,12 +44,11 @@ def _position(site: Site, inputs: Callable[[], list[Any]]) -> Place | Problem:
     moved = _dependents(site, first_user, last_input)
     if any(node in moved for node in nodes):
         cyclic = next(node for node in nodes if node in moved)
-        return Problem(
-            "structure", f"{cyclic.name} is computed from an output and is an input: a cycle"
-        )
+        message = f"{cyclic.name} is computed from an output and is an input: a cycle"
+        return Problem("structure", message, about=cyclic.name, node=cyclic.name)
     for node in moved:
         if is_mutating(node.target) or is_effectful(node.target):
-            return Problem("effect", f"{node.name} would have to move and has an effect")
+            return _would_move(node)
     return Place(last_input.next, tuple(moved))
 
 
@@ -100,7 +99,8 @@ def _crosses_write(
                 continue
             writer = mutations.written_between(buffer, node, place.point)
             if writer is not None and writer not in site.own:
-                return Problem("effect", f"{buffer.name} is written by {writer.name} in between")
+                message = f"{buffer.name} is written by {writer.name} in between"
+                return Problem("effect", message, about=buffer.name, node=writer.name)
     return None
 
 
@@ -112,7 +112,7 @@ def _crosses_effect(view: View, site: Site, place: Place) -> Problem | None:
             other not in place.moved and mine & _resources(view, other)
             for other in _between(node, place.point)
         ):
-            return Problem("effect", f"{node.name} would have to move and has an effect")
+            return _would_move(node)
     for index, effects in site.rule.effects.items():
         if index in site.rule.kept_calls:
             continue
@@ -124,8 +124,14 @@ def _crosses_effect(view: View, site: Site, place: Place) -> Problem | None:
             if node in site.own or (node < origin) == stays_before:
                 continue
             if _resources(view, node) & resources:
-                return Problem("effect", f"{node.name} uses the same {min(resources)} in between")
+                message = f"{node.name} uses the same {min(resources)} in between"
+                return Problem("effect", message, about=min(resources), node=node.name)
     return None
+
+
+def _would_move(node: fx.Node) -> Problem:
+    message = f"{node.name} would have to move and has an effect"
+    return Problem("effect", message, about=node.name, node=node.name)
 
 
 def _between(first: fx.Node, second: fx.Node) -> Iterator[fx.Node]:

@@ -71,7 +71,7 @@ def misread(view: View, site: Site) -> Problem | None:
             if other is not None:
                 reader = "graph output" if other.op == "output" else str(other.target)
                 message = f"{wanted.written.value} is read by {other.name} ({reader})"
-                return Problem("predicate false", message, wanted.written.label)
+                return Problem("predicate false", message, wanted.written.label, node=other.name)
     return None
 
 

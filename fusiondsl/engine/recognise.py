@@ -233,7 +233,7 @@ class Recogniser:
             return wrap(call)
         unfit: Recognised | None = None
         for direct in self._forms.direct.get((call.op, op), ()):
-            found = _apply_direct(call, direct)
+            found = apply_direct(call, direct)
             if found is not None and self._check.direct(direct.form, found):
                 return found
             unfit = found or unfit
@@ -365,7 +365,7 @@ def _argument(entry: BodyForm, name: str, slots: Sequence[Any], scope: Mapping[s
     return solved.as_int() if isinstance(solved, Dim) else None
 
 
-def _apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
+def apply_direct(call: Call, direct: DirectForm) -> Recognised | None:
     given = call.args
     for place, wanted in direct.literals:
         there = given[place]

@@ -59,6 +59,16 @@ def assemble(
     view: View, rule: CompiledRule, slots: tuple[Any, ...], calls: tuple[Recognised, ...]
 ) -> Site | Problem:
     """The site of a structural match, or why its values cannot be replaced."""
+    site = draft(view, rule, slots, calls)
+    problem = next(problems(view, site), None)
+    if problem is not None:
+        return problem
+    find_ends(site)
+    return site
+
+
+def draft(view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]) -> Site:
+    """A structural match with its nodes, not yet checked."""
     site = Site(
         rule,
         calls,
@@ -69,10 +79,22 @@ def assemble(
         [(n, slots[s]) for n, _, s in rule.tensors if s is not None and slots[s] is not None],
     )
     _collect(view, site)
-    problem = _distinct(view, site) or _check_users(view, site)
+    return site
+
+
+def problems(view: View, site: Site) -> Iterator[Problem]:
+    """All that keeps a draft from being a site, found as far as it is asked for.
+
+    Only where there is nothing is the draft a site.
+    """
+    problem = _distinct(view, site)
     if problem is not None:
-        return problem
-    results = site.results
+        yield problem
+    yield from _check_users(view, site)
+
+
+def find_ends(site: Site) -> None:
+    rule, results = site.rule, site.results
     for matched, written, place, result in rule.outputs:
         values = results.get((place, result))
         if values:
@@ -81,7 +103,6 @@ def assemble(
         values = results.get((place, result))
         if values:
             site.kept.append((name, values[0]))
-    return site
 
 
 def _distinct(view: View, site: Site) -> Problem | None:
@@ -94,9 +115,11 @@ def _distinct(view: View, site: Site) -> Problem | None:
     for name, value in site.inputs:
         other = seen.setdefault(value, name)
         if other is not name:
-            return Problem("structure", f"{other} and {name} are the same value, {value.name}")
+            message = f"{other} and {name} are the same value, {value.name}"
+            return Problem("structure", message, about=name, node=value.name)
         if (value in own or isinstance(value, Version)) and _is_made(site, value):
-            return Problem("structure", f"{name} would be {value.name}, a value the rule replaces")
+            message = f"{name} would be {value.name}, a value the rule replaces"
+            return Problem("structure", message, about=name, node=value.name)
     return None
 
 
@@ -148,7 +171,7 @@ def _collect_between(view: View, site: Site, arg: fx.Node) -> None:
 # --- users --------------------------------------------------------------------------------------
 
 
-def _check_users(view: View, site: Site) -> Problem | None:
+def _check_users(view: View, site: Site) -> Iterator[Problem]:
     """Values that disappear must have no user outside the site."""
     rule = site.rule
     own = site.own
@@ -175,13 +198,15 @@ def _check_users(view: View, site: Site) -> Problem | None:
             if isinstance(node, fx.Node) and _may_stay(site, node, visible):
                 site.staying.add(node)
                 break
-            return Problem("extra user", _extra_user(site, node, user))
+            message = _extra_user(site, node, user)
+            yield Problem("extra user", message, about=user.name, node=node.name)
     _release(site, visible)
     for value in versions:
         again = value.next_writer
         if value.observable or (again is not None and again not in site.own):
-            return Problem("effect", f"{value.node.name} is written in place and seen elsewhere")
-    return None
+            name = value.node.name
+            message = f"{name} is written in place and seen elsewhere"
+            yield Problem("effect", message, about=name, node=value.writer.name)
 
 
 def _release(site: Site, visible: set[Any]) -> None:

@@ -26,6 +26,10 @@ class Problem:
     message: str
     label: str | None = None
     """Of the condition that refuses."""
+    about: str | None = None
+    """The name in the rule that does not fit, where it is one."""
+    node: str | None = None
+    """The node of the graph that is in the way, where it is not the site's own."""
 
 
 class TypeBinder:
@@ -65,7 +69,8 @@ class TypeBinder:
             return self._dtype_variable(name, wanted, found)
         if found in allowed:
             return None
-        return Problem("dtype", f"{name} is {found}, the rule wants {' or '.join(allowed)}")
+        message = f"{name} is {found}, the rule wants {' or '.join(allowed)}"
+        return Problem("dtype", message, about=name)
 
     def _dtype_variable(self, name: str, variable: str, found: str) -> Problem | None:
         bound = self.scope.get(variable)
@@ -77,7 +82,8 @@ class TypeBinder:
             wanted = fp8_of(self._arch)
         if wanted == found:
             return None
-        return Problem("dtype", f"{name} is {found}, but {variable} is {wanted} here")
+        message = f"{name} is {found}, but {variable} is {wanted} here"
+        return Problem("dtype", message, about=name)
 
     def dims(
         self, name: str, declared: tuple[Expr, ...], actual: tuple[Size, ...]
@@ -85,9 +91,8 @@ class TypeBinder:
         if declared and isinstance(declared[0], Spread):
             return self._spread(name, declared[0].name, declared[1:], actual)
         if len(declared) != len(actual):
-            return Problem(
-                "shape", f"{name} has {len(actual)} dimensions, the rule wants {len(declared)}"
-            )
+            message = f"{name} has {len(actual)} dimensions, the rule wants {len(declared)}"
+            return Problem("shape", message, about=name)
         self._equate(name, declared, actual)
         return None
 
@@ -95,9 +100,9 @@ class TypeBinder:
         self, name: str, spread: str, rest: tuple[Expr, ...], actual: tuple[Size, ...]
     ) -> Problem | None:
         if len(actual) < len(rest):
-            return Problem(
-                "shape", f"{name} has {len(actual)} dimensions, the rule wants at least {len(rest)}"
-            )
+            wanted = f"the rule wants at least {len(rest)}"
+            message = f"{name} has {len(actual)} dimensions, {wanted}"
+            return Problem("shape", message, about=name)
         split = len(actual) - len(rest)
         leading = actual[:split]
         self.leading.setdefault(spread, leading)
@@ -116,7 +121,7 @@ class TypeBinder:
         solution = solve(self._equations, self.scope, self.facts)
         if isinstance(solution, Mismatch):
             name = self._about[solution.index]
-            return Problem("shape", f"a size of {name}: {solution.reason}")
+            return Problem("shape", f"a size of {name}: {solution.reason}", about=name)
         self.scope.update(solution.bound)
         return None
 
