@@ -40,6 +40,11 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     return _Renderer(diagnostic, color).text()
 
 
+def snippet(span: Span, *, color: bool = False) -> list[str]:
+    """Where a span stands and its line, marked; no message."""
+    return _Renderer(Diagnostic("", Severity.ERROR, "", span), color).place()
+
+
 def render_all(diagnostics: Iterable[Diagnostic], *, color: bool = False) -> str:
     """All diagnostics and the summary; empty where there are none."""
     items = list(diagnostics)
@@ -83,6 +88,13 @@ class _Renderer:
             lines += self._snippet(source, found, first=source is sources[0])
         lines += self._trailer(bool(sources))
         return "\n".join(line.rstrip() for line in lines)
+
+    def place(self) -> list[str]:
+        """The lines concerned alone."""
+        (source,) = self._sources()
+        found = self._marks(source)
+        self._gutter = len(str(max(mark.line for mark in found)))
+        return [line.rstrip() for line in self._snippet(source, found, first=True)]
 
     def _spans(self) -> list[tuple[Span, str, str]]:
         item = self._diagnostic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from fusiondsl.engine.graph_pass import FusionPass
     from fusiondsl.engine.registration import Registration
+    from fusiondsl.engine.why import Answer
 
 
 class CompiledRules:
@@ -75,6 +77,26 @@ class CompiledRules:
         if isinstance(graph, fx.GraphModule) and report.fired and rewrite:
             graph.recompile()
         return report
+
+    def why(
+        self,
+        graph: fx.GraphModule | fx.Graph,
+        *,
+        tokens: range | None = None,
+        rules: Iterable[str] | None = None,
+        site: str | None = None,
+    ) -> Answer:
+        """Every site where a rule fires or comes close, and all that keeps it from firing.
+
+        The graph is left as it is. `rules` are the names asked about, by default all; `site` is the
+        name of a node: only what concerns it is answered. Rules that the target rules out are
+        matched as well.
+        """
+        _check(tokens)
+        from fusiondsl.engine.why import why
+
+        inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
+        return why(self.compiled, self.plan, inner, tokens=tokens, rules=rules, site=site)
 
     def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
         """A pass for Inductor's custom pass slots, with a content-based `uuid`."""

@@ -1,0 +1,137 @@
+"""`fusiondsl why`: where rules come close in a graph dump, and all that keeps them from firing."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from fusiondsl.cli.exits import Exit
+from fusiondsl.cli.inputs import load_rules
+from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+from fusiondsl.diagnostics.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from fusiondsl.cli.options import Subparsers
+    from fusiondsl.engine.why import Answer, Cause, Edit, RuleAnswer, SiteAnswer
+    from fusiondsl.graphs import ReadGraph
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "why",
+        help="say why rules do not fire on a graph dump",
+        description="Reads the graphs of a dump and says for every rule where it fires, where it "
+        "comes close, and everything that is in the way there, the first cause first. An edit is "
+        "named where one makes the rule fire. No graph is changed.",
+        parents=[common()],
+    )
+    add_paths(parser)
+    parser.add_argument("--graph", required=True, metavar="FILE", help="the dump to read")
+    parser.add_argument(
+        "--rule", action="append", metavar="NAME", help="only this rule; may be given again"
+    )
+    parser.add_argument("--site", metavar="NODE", help="only what concerns this node of a graph")
+    parser.add_argument(
+        "--top",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="kinds of near miss shown for a rule, 3 by default",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=token_range,
+        metavar="LO:HI",
+        help="token counts the graph runs with, both included",
+    )
+    add_target(parser)
+    parser.set_defaults(run=run)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a positive integer")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    console = console_of(args)
+    rules = load_rules(args)
+    names = [rule.name for rule in rules.program.rules]
+    for name in args.rule or ():
+        if name not in names:
+            listed = f"there are: {', '.join(names) or 'none'}"
+            hint = did_you_mean(name, names) or listed
+            console.complain(f"no rule is called `{name}`; {hint}")
+            return Exit.USAGE
+    from fusiondsl.engine import CompiledRules
+    from fusiondsl.engine.why.text import lines
+    from fusiondsl.graphs import read
+
+    compiled = CompiledRules(rules.program, rules.target)
+    graphs = read(args.graph, program=rules.program)
+    asked = [graph for graph in graphs if args.site is None or _has(graph, args.site)]
+    if not asked:
+        nodes = [node.name for graph in graphs for node in graph.gm.graph.nodes]
+        near = did_you_mean(args.site, nodes)
+        console.complain(f"no graph has a node `{args.site}`" + (f"; {near}" if near else ""))
+        return Exit.USAGE
+    shown = []
+    for graph in asked:
+        answer = compiled.why(graph.gm, tokens=args.tokens, rules=args.rule, site=args.site)
+        shown.append({"name": graph.name, **answer_data(answer)})
+        console.print(console.paint("bold", f"{graph.name}: {len(graph.gm.graph.nodes)} nodes"))
+        for note in graph.uncertain:
+            console.print(f"  read        {note}")
+        text = lines(
+            answer, top=args.top, everything=bool(args.rule or args.site), paint=console.paint
+        )
+        for line in text:
+            console.print(line)
+    console.add(graphs=shown)
+    return console.exit_code()
+
+
+def _has(graph: ReadGraph, node: str) -> bool:
+    return any(node == found.name for found in graph.gm.graph.nodes)
+
+
+# --- as data -------------------------------------------------------------------------------------
+
+
+def answer_data(answer: Answer) -> dict[str, Any]:
+    return {"rules": [_rule_data(rule) for rule in answer.rules]}
+
+
+def _rule_data(rule: RuleAnswer) -> dict[str, Any]:
+    return {
+        "rule": rule.rule,
+        "sites": [_site_data(site) for site in rule.sites],
+        "causes": [_cause_data(cause) for cause in rule.causes],
+        "edits": [_edit_data(edit) for edit in rule.edits],
+    }
+
+
+def _site_data(site: SiteAnswer) -> dict[str, Any]:
+    return {
+        "node": site.node,
+        "fired": site.fired,
+        "matched": site.matched,
+        "calls": site.calls,
+        "causes": [_cause_data(cause) for cause in site.causes],
+        "edits": [_edit_data(edit) for edit in site.edits],
+        "nodes": list(site.nodes),
+        "source": site.source,
+    }
+
+
+def _cause_data(cause: Cause) -> dict[str, Any]:
+    data = {field.name: getattr(cause, field.name) for field in fields(cause)}
+    data["span"] = None if cause.span is None else str(cause.span)
+    data["because"] = [_cause_data(inner) for inner in cause.because]
+    return data
+
+
+def _edit_data(edit: Edit) -> dict[str, Any]:
+    return {"text": edit.text, "span": None if edit.span is None else str(edit.span)}

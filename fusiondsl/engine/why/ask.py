@@ -1,0 +1,231 @@
+"""`why`: the engine's run over a copy of a graph, with all that it refuses spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import fx
+
+from fusiondsl.engine.apply import Plan, Run
+from fusiondsl.engine.compile import Compiled, CompiledRule
+from fusiondsl.engine.report import Fired, Refusal
+from fusiondsl.engine.symbols import plain_reads
+from fusiondsl.engine.typecheck import Problem
+from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
+from fusiondsl.engine.why.causes import code_of, of_problem
+from fusiondsl.engine.why.lenient import compile_leniently
+from fusiondsl.engine.why.scan import Place, Scan
+from fusiondsl.engine.why.show import model_line
+from fusiondsl.pause import collection_paused
+
+
+def why(
+    compiled: Compiled,
+    plan: Plan,
+    graph: fx.Graph,
+    *,
+    tokens: range | None = None,
+    rules: Iterable[str] | None = None,
+    site: str | None = None,
+) -> Answer:
+    """What every rule does in `graph`, which is left as it is."""
+    asked = None if rules is None else frozenset(rules)
+    with collection_paused(), plain_reads():
+        return _Inquiry(compiled, plan, graph, tokens, asked, site).answer()
+
+
+class _Inquiry:
+    """One graph and the rules that are asked about."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        plan: Plan,
+        graph: fx.Graph,
+        tokens: range | None,
+        asked: frozenset[str] | None,
+        site: str | None,
+    ) -> None:
+        self._graph = graph
+        self._copy = copy_of(graph)
+        self._plan = plan
+        self._tokens = tokens
+        self._asked = asked
+        self._site = site
+        self._lenient = compile_leniently(compiled)
+        self._run = Run(compiled, plan, self._copy, tokens, rewrite=True)
+        self._compiled = compiled
+
+    def answer(self) -> Answer:
+        rules = self._lenient.compiled.rules
+        places: dict[str, list[Place]] = {}
+        for level in range(max((rule.stratum for rule in rules), default=-1) + 1):
+            mine = [r for r in rules if r.stratum == level and self._is_asked(r.name)]
+            if mine and self._run.fake_mode is not None:
+                run = self._run
+                scan = Scan(
+                    self._lenient.compiled, self._copy, self._tokens, run.fake_mode, run.shape_env
+                )
+                places.update({rule.name: scan.places(rule) for rule in mine})
+            if level < len(self._plan.strata):
+                self._run.stratum(self._plan.strata[level])
+        done = {(fired.rule, fired.node): fired for fired in self._run.fired}
+        refused = {(refusal.rule, refusal.node): refusal for refusal in self._run.refused()}
+        verdicts = _Verdicts(done, refused, self._lenient.lacks)
+        program = self._compiled.program
+        return Answer(
+            tuple(
+                self._rule(rule.name, places.get(rule.name, []), verdicts)
+                for rule in program.rules
+                if self._is_asked(rule.name)
+            )
+        )
+
+    def _is_asked(self, rule: str) -> bool:
+        return self._asked is None or rule in self._asked
+
+    def _rule(self, name: str, places: list[Place], verdicts: _Verdicts) -> RuleAnswer:
+        rule = next(r for r in self._compiled.program.rules if r.name == name)
+        sites = [s for place in places for s in verdicts.site(place)]
+        sites += verdicts.rest(rule, {s.node for s in sites})
+        sites += self._fused_already(rule)
+        if self._site is not None:
+            sites = [s for s in sites if _concerns(s, self._site)]
+        causes = self._lenient.lacks.get(name, ())
+        if not causes and not sites:
+            causes = tuple(self._nowhere(name))
+        return RuleAnswer(name, tuple(sorted(sites, key=_rank)), causes, span=rule.span)
+
+    def _nowhere(self, name: str) -> Iterable[Cause]:
+        """What to say of a rule that is near nowhere."""
+        never = next((i for i in self._compiled.ineligible if i.rule == name), None)
+        rule = next(r for r in self._compiled.program.rules if r.name == name)
+        if never is not None:
+            yield Cause("difference", never.message, label=never.label, span=rule.span)
+            return
+        where = "" if self._site is None else f" around {self._site}"
+        yield Cause(
+            "structure",
+            f"no half of the source stands anywhere{where} in the graph",
+            expected=", ".join(dict.fromkeys(call.op for call in rule.match)),
+            span=rule.span,
+        )
+
+    def _fused_already(self, rule: Any) -> list[SiteAnswer]:
+        """Calls of the graph that are what the rule writes."""
+        written = {call.op for call in rule.replace if not call.op.startswith("prim.")}
+        written -= {call.op for call in rule.match}
+        bindings = self._compiled.bindings
+        found = []
+        for node in self._graph.nodes:
+            target = node.args[0] if _is_wrapper(node) else node.target
+            binding = bindings.of(target) if node.op == "call_function" else None
+            if binding is None or binding.name not in written:
+                continue
+            message = f"{node.name} is {binding.name} already"
+            cause = Cause(
+                "already-fused",
+                message,
+                node.name,
+                binding.name,
+                span=rule.span,
+                source=model_line(node),
+            )
+            count = len(rule.match)
+            found.append(
+                SiteAnswer(node.name, False, 0, count, (cause,), (), (node.name,), model_line(node))
+            )
+        return found
+
+
+class _Verdicts:
+    """What the engine says about the places that were found."""
+
+    def __init__(
+        self,
+        fired: dict[tuple[str, str], Fired],
+        refused: dict[tuple[str, str], Refusal],
+        lacks: dict[str, tuple[Cause, ...]],
+    ) -> None:
+        self._fired = fired
+        self._refused = refused
+        self._lacks = lacks
+
+    def site(self, place: Place) -> Iterable[SiteAnswer]:
+        rule = place.rule
+        key = (rule.name, place.anchor)
+        if place.whole and key in self._fired:
+            if not place.causes:
+                yield self._answer(place, fired=True, causes=())
+            return
+        causes = (*self._lacks.get(rule.name, ()), *place.causes)
+        if place.whole and rule.name not in self._lacks:
+            causes = self._agreed(place, causes)
+        if causes:
+            yield self._answer(place, fired=False, causes=causes)
+
+    def _agreed(self, place: Place, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+        """With what the engine names first in front."""
+        refusal = self._refused.get((place.rule.name, place.anchor))
+        if refusal is None or refusal.matched < refusal.calls:
+            return causes
+        first = _told(refusal, place.rule, place.source)
+        same = [c for c in causes if c.message == first.message]
+        if same:
+            first = same[0]
+        return (first, *(c for c in causes if c is not first))
+
+    def _answer(self, place: Place, *, fired: bool, causes: tuple[Cause, ...]) -> SiteAnswer:
+        return SiteAnswer(
+            place.anchor,
+            fired,
+            place.matched,
+            len(place.rule.rule.match),
+            causes,
+            (),
+            place.nodes,
+            model_line(place.source),
+        )
+
+    def rest(self, rule: Any, known: set[str]) -> list[SiteAnswer]:
+        """Sites only the engine has, such as those that came up while it rewrote."""
+        count = len(rule.match)
+        found = [
+            SiteAnswer(node, True, count, count, nodes=(node,))
+            for (name, node) in self._fired
+            if name == rule.name and node not in known
+        ]
+        for (name, node), refusal in self._refused.items():
+            if name == rule.name and node not in known and (name, node) not in self._fired:
+                code = code_of(refusal.kind.value)
+                cause = Cause(
+                    code, refusal.message, node, refusal.label, label=refusal.label, span=rule.span
+                )
+                found.append(SiteAnswer(node, False, refusal.matched, count, (cause,), (), (node,)))
+        return found
+
+
+def copy_of(graph: fx.Graph) -> fx.Graph:
+    """The same nodes under the same names."""
+    copied = fx.Graph(graph.owning_module)
+    copied.output(copied.graph_copy(graph, {}))
+    return copied
+
+
+def _told(refusal: Refusal, rule: CompiledRule, node: Any) -> Cause:
+    problem = Problem(refusal.kind.value, refusal.message, refusal.label)
+    return of_problem(problem, rule.rule, node, {})
+
+
+def _is_wrapper(node: fx.Node) -> bool:
+    return "auto_functionalized" in str(node.target) and bool(node.args)
+
+
+def _concerns(site: SiteAnswer, node: str) -> bool:
+    return node == site.node or node in site.nodes or any(c.node == node for c in site.causes)
+
+
+def _rank(site: SiteAnswer) -> tuple[bool, float, int]:
+    part = site.matched / max(site.calls, 1)
+    return not site.fired, -part, len(site.causes)

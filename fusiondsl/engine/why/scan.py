@@ -1,0 +1,201 @@
+"""All places of one graph where rules fire or come close, with everything that is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import fx
+
+from fusiondsl.engine.compile import Compiled, CompiledRule
+from fusiondsl.engine.formcheck import FormCheck
+from fusiondsl.engine.judge import Verdicts
+from fusiondsl.engine.pattern import UNSET
+from fusiondsl.engine.place import find_place
+from fusiondsl.engine.readers import misread
+from fusiondsl.engine.recognised import Recognised, absent
+from fusiondsl.engine.signatures import Signatures
+from fusiondsl.engine.site import Site, draft, find_ends, problems
+from fusiondsl.engine.sizes import Sizes
+from fusiondsl.engine.typecheck import Problem
+from fusiondsl.engine.why.answer import Cause
+from fusiondsl.engine.why.causes import Teller, of_problem
+from fusiondsl.engine.why.examine import Examiner
+from fusiondsl.engine.why.nearest import Assignment, Nearest
+from fusiondsl.engine.why.readings import Readings, TolerantView, body_forms
+from fusiondsl.engine.why.sketch import Sketch
+
+NEAR = 0.5
+"""The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
+_CLOSED = 0.35
+"""An assignment this good settles for its calls that nothing better is around."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A place where all or much of a rule's source stands."""
+
+    rule: CompiledRule
+    anchor: str
+    """As the engine would name it; where the anchor is missing, the first call there is."""
+    causes: tuple[Cause, ...]
+    matched: int
+    cost: float
+    nodes: tuple[str, ...]
+    source: Any
+    whole: bool
+    """No call is missing."""
+
+
+class Scan:
+    """One graph as it is now."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        graph: fx.Graph,
+        tokens: range | None,
+        fake_mode: Any,
+        shape_env: Any,
+    ) -> None:
+        self._compiled = compiled
+        known = Verdicts()
+        signatures = Signatures(known.numbers)
+        self._view = TolerantView(graph, compiled)
+        check = FormCheck(compiled, shape_env, signatures)
+        self._readings = Readings(compiled, self._view, check)
+        sizes = Sizes(graph)
+        self._examiner = Examiner(compiled, shape_env, fake_mode, sizes, tokens, signatures, known)
+        self._calls: dict[str, list[Recognised]] = {}
+        self._graph = graph
+
+    @cached_property
+    def _nodes(self) -> dict[str, fx.Node]:
+        return {node.name: node for node in self._graph.nodes}
+
+    def calls_of(self, op: str) -> list[Recognised]:
+        if op not in self._calls:
+            self._calls[op] = list(self._readings.recogniser.all_of(op))
+        return self._calls[op]
+
+    def spellings(self, op: str) -> list[str]:
+        """What else counts as an op: other ops, and that it may be written out."""
+        found = list(self._compiled.forms.spellings.get(op, ()))
+        written = any(True for _ in body_forms(self._compiled, op, 0))
+        return [*found, "its decomposition"] if written else found
+
+    # --- places ----------------------------------------------------------------------------------
+
+    def places(self, rule: CompiledRule) -> list[Place]:
+        """Where the rule fires or comes close, best first."""
+        sketch = Sketch.of_rule(rule, self._compiled.forms)
+        kept = [a for a in self._assignments(sketch) if self._is_near(sketch, a)]
+        return [self._place(rule, sketch, assignment) for assignment in kept]
+
+    def _is_near(self, sketch: Sketch, assignment: Assignment) -> bool:
+        there = sum(sketch.weights[index] for index in assignment.calls)
+        return there >= NEAR * sum(sketch.weights)
+
+    def _assignments(self, sketch: Sketch) -> list[Assignment]:
+        nearest = Nearest(sketch, self._view, self._readings)
+        found: list[Assignment] = []
+        closed: set[tuple[int, Any]] = set()
+        for index in self._starts(sketch):
+            for call in self.calls_of(sketch.body[index].op):
+                if (index, _identity(call)) in closed:
+                    continue
+                best = nearest.around(index, call)
+                if best is None:
+                    continue
+                found.append(best)
+                if best.cost <= _CLOSED:
+                    closed |= _pairs(best)
+        return _without_worse(found)
+
+    def _starts(self, sketch: Sketch) -> list[int]:
+        """The calls to look around, rarest first."""
+        indices = range(len(sketch.body))
+        telling = [i for i in indices if not sketch.body[i].op.startswith("prim.")]
+        if not telling:
+            vague = ("prim.view", "prim.cast")
+            telling = [i for i in indices if sketch.body[i].op not in vague] or list(indices)
+        occurs = self._readings.recogniser.occurs
+        there = [i for i in telling if occurs(sketch.body[i].op)]
+        return sorted(there, key=lambda i: len(self.calls_of(sketch.body[i].op)))
+
+    # --- everything that is in the way -----------------------------------------------------------
+
+    def _place(self, rule: CompiledRule, sketch: Sketch, assignment: Assignment) -> Place:
+        order = rule.path.order
+        first = next(assignment.calls[i].node for i in order if i in assignment.calls)
+        calls = [assignment.calls.get(i) or absent(sketch.body[i].op, first) for i in order]
+        whole = len(assignment.calls) == len(order)
+        causes = Teller(sketch, assignment, self.spellings).causes()
+        found = [*causes, *self._refusals(rule, assignment, calls, whole=whole)]
+        nodes = [n.name for call in assignment.calls.values() for n in call.nodes]
+        return Place(
+            rule,
+            calls[0].node.name,
+            tuple(dict.fromkeys(found)),
+            len(assignment.calls),
+            assignment.cost,
+            tuple(dict.fromkeys(nodes)),
+            calls[0].node,
+            whole,
+        )
+
+    def _refusals(
+        self, rule: CompiledRule, assignment: Assignment, calls: list[Recognised], *, whole: bool
+    ) -> Iterator[Cause]:
+        slots = assignment.slots
+        site = draft(self._view, rule, [None if s is UNSET else s for s in slots], calls)
+        site.slots = tuple(slots)
+        passed = {node.name for gap in assignment.gaps for node in gap.between}
+        clean = whole and not assignment.gaps
+        for problem in self._problems(site, whole=whole, clean=clean):
+            if problem.kind == "extra user" and problem.about in passed:
+                continue
+            yield of_problem(problem, rule.rule, calls[0].node, self._nodes)
+
+    def _problems(self, site: Site, *, whole: bool, clean: bool) -> Iterator[Problem]:
+        if whole:
+            yield from problems(self._view, site)
+            find_ends(site)
+        yield from self._examiner.problems(site, whole=clean)
+        if not clean:
+            return
+        other = misread(self._view, site)
+        if other is not None:
+            yield other
+        place = find_place(self._view, site, lambda: _inputs(site))
+        if isinstance(place, Problem):
+            yield place
+
+
+def _inputs(site: Site) -> list[Any]:
+    return [*(value for _, value in (*site.inputs, *site.kept)), *site.layers()]
+
+
+def _identity(call: Recognised) -> Any:
+    return call.node, call.result(0)
+
+
+def _pairs(assignment: Assignment) -> set[tuple[int, Any]]:
+    return {(index, _identity(call)) for index, call in assignment.calls.items()}
+
+
+def _without_worse(found: list[Assignment]) -> list[Assignment]:
+    """Best first; of those that share a call only the best, unless all of the source is there."""
+    kept: list[Assignment] = []
+    taken: set[tuple[int, Any]] = set()
+    known: set[frozenset[tuple[int, Any]]] = set()
+    for assignment in sorted(found, key=lambda a: a.cost):
+        pairs = frozenset(_pairs(assignment))
+        if pairs in known or (assignment.gaps and not taken.isdisjoint(pairs)):
+            continue
+        known.add(pairs)
+        taken |= pairs
+        kept.append(assignment)
+    return kept
