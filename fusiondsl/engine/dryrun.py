@@ -307,12 +307,15 @@ def _compare(
 ) -> Problem | None:
     if made.dtype is not matched.dtype:
         wanted, found = from_torch(matched.dtype), from_torch(made.dtype)
-        return Problem("dtype", f"{name} is {wanted}, the replacement makes {found}")
+        message = f"{name} is {wanted}, the replacement makes {found}"
+        return Problem("dtype", message, about=name)
     if made.device != matched.device:
-        return Problem("structure", f"{name} is on {matched.device}, not on {made.device}")
+        message = f"{name} is on {matched.device}, not on {made.device}"
+        return Problem("structure", message, about=name)
     new, old = shape_of(made), shape_of(matched)
     if new != old and not regroups(new, old):
-        return Problem("shape", f"{name} has the shape {text(old)}, not {text(new)}")
+        message = f"{name} has the shape {text(old)}, not {text(new)}"
+        return Problem("shape", message, about=name)
     return None if relayout or same_layout(made, matched) else layout_problem(name, made, matched)
 
 

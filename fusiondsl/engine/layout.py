@@ -43,6 +43,7 @@ def layout_problem(name: str, made: torch.Tensor, matched: torch.Tensor) -> Prob
         "layout",
         f"{name} has the strides {text(strides_of(matched))}, "
         f"the replacement makes {text(strides_of(made))}",
+        about=name,
     )
 
 
@@ -65,6 +66,7 @@ def misfit(
                 "layout",
                 f"{param.name} of {binding.name} has the strides {text(strides_of(value))} "
                 f"for the shape {text(shape_of(value))}, the op declares {wanted}",
+                about=param.name,
             )
     return None
 

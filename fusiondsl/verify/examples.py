@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import fx
+
 from fusiondsl import ir
 from fusiondsl.dims import NO_FACTS, Truth, truth
 from fusiondsl.dims.expr import Spread
@@ -15,7 +17,7 @@ from fusiondsl.engine.report import Refusal, RefusalKind, Report
 from fusiondsl.ops.context import Context
 from fusiondsl.target import ENV_FACTS, Answer, Target
 from fusiondsl.verify.samples import NoSample, choose
-from fusiondsl.verify.source_graph import NoSource, scope_value, source_graph
+from fusiondsl.verify.source_graph import NoSource, named_source, scope_value
 
 GROUP = "tp:0"
 """The tensor-parallel group of examples that name none; string arguments get it too."""
@@ -49,7 +51,7 @@ def run_rule(compiled: CompiledRules, rule: ir.Rule) -> Iterator[Outcome]:
 
 def run_example(compiled: CompiledRules, rule: ir.Rule, example: ir.Example) -> Outcome:
     """Does the rule fire, or not fire for the reason given, as the example says?"""
-    trial = _Trial(compiled, rule, dict(example.bindings))
+    trial = Trial(compiled, rule, dict(example.bindings))
     try:
         report = trial.run(_conditions(rule, example), example.because)
     except NoSource as error:
@@ -66,7 +68,7 @@ def run_example(compiled: CompiledRules, rule: ir.Rule, example: ir.Example) -> 
     return trial.outcome(example, wrong is None, message)
 
 
-def _without_source(trial: _Trial, example: ir.Example, error: NoSource) -> Outcome:
+def _without_source(trial: Trial, example: ir.Example, error: NoSource) -> Outcome:
     """Where an op of the source refuses these sizes itself, no graph has it, and nothing fires."""
     wrong = "it cannot fire" if example.fires else trial.holds(example.because)
     message = f"the source cannot be built: {error}"
@@ -79,7 +81,7 @@ def run_self_match(compiled: CompiledRules, rule: ir.Rule) -> Outcome:
     """A rule whose own source it does not recognise is written for no graph at all."""
     title = "matches its own source"
     firing = [example for example in rule.examples if example.fires]
-    trial = _Trial(compiled, rule, dict(firing[0].bindings) if firing else {})
+    trial = Trial(compiled, rule, dict(firing[0].bindings) if firing else {})
     try:
         report = trial.run(rule.where)
     except (NoSample, NoSource) as error:
@@ -92,7 +94,7 @@ def run_self_match(compiled: CompiledRules, rule: ir.Rule) -> Outcome:
     return Outcome(rule.name, title, whole, "" if whole else _why_not(report))
 
 
-class _Trial:
+class Trial:
     """One rule, alone, for the target that the bindings of an example make of the given one."""
 
     def __init__(self, compiled: CompiledRules, rule: ir.Rule, bindings: Mapping[str, Any]) -> None:
@@ -108,9 +110,14 @@ class _Trial:
 
     def run(self, conditions: Iterable[ir.Condition], because: str | None = None) -> Report:
         """Applies the rule to its source, sizes chosen to keep the conditions where they can be."""
+        return self.rules.apply(self.source(conditions, because)[0])
+
+    def source(
+        self, conditions: Iterable[ir.Condition], because: str | None = None
+    ) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
+        """The graph of the source, and its nodes by their names in the rule."""
         self.values = self._choose(tuple(conditions))
-        source = source_graph(self.rule, self.rules.compiled, self.values, because)
-        return self.rules.apply(source)
+        return named_source(self.rule, self.rules.compiled, self.values, because)
 
     def _choose(self, conditions: tuple[ir.Condition, ...]) -> dict[str, Any]:
         context, fixed = Context.of(self.rules.program), dict(self._fixed())

@@ -48,8 +48,19 @@ def source_graph(
     written as our own registered op. A value whose readers the rule names is read by one of them
     instead of being returned, unless that condition has the label `misread`.
     """
+    return named_source(rule, compiled, values, misread)[0]
+
+
+def named_source(
+    rule: ir.Rule,
+    compiled: Compiled,
+    values: Mapping[str, Any],
+    misread: str | None = None,
+) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
+    """The same with the nodes of all names of the rule's `match`."""
     try:
-        return _Builder(rule, compiled, values).build(misread)
+        builder = _Builder(rule, compiled, values)
+        return builder.build(misread), builder.nodes
     except NoSource:
         raise
     except Exception as error:  # a fake or a schema refuses what the example asks for

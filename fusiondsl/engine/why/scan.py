@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -157,6 +157,8 @@ class Scan:
         for problem in self._problems(site, whole=whole, clean=clean):
             if problem.kind == "extra user" and problem.about in passed:
                 continue
+            if problem.kind == "effect":
+                problem = replace(problem, about=_name_of(site, problem.about))
             yield of_problem(problem, rule.rule, calls[0].node, self._nodes)
 
     def _problems(self, site: Site, *, whole: bool, clean: bool) -> Iterator[Problem]:
@@ -172,6 +174,11 @@ class Scan:
         place = find_place(self._view, site, lambda: _inputs(site))
         if isinstance(place, Problem):
             yield place
+
+
+def _name_of(site: Site, node: str | None) -> str | None:
+    """What the rule calls a node, where it is one of its inputs."""
+    return next((name for name, value in site.inputs if value.name == node), node)
 
 
 def _inputs(site: Site) -> list[Any]:
