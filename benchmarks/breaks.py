@@ -35,6 +35,8 @@ class Expected:
     code: str
     nodes: frozenset[str]
     fields: frozenset[str]
+    instead: Expected | None = None
+    """The same fact told from its other end."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,7 @@ class Source:
         is_item = call.op in self.rules.program.ops and _is_item(node)
         return parent if is_item and isinstance(parent, fx.Node) else node
 
-    def broken(
-        self, kind: str, detail: str, code: str, nodes: Any, *fields: str | None
-    ) -> Broken:
+    def broken(self, kind: str, detail: str, code: str, nodes: Any, *fields: str | None) -> Broken:
         named = frozenset(n.name for n in (nodes if isinstance(nodes, (list, tuple)) else [nodes]))
         wanted = Expected(code, named, frozenset(f for f in fields if f))
         return Broken(self.rule.name, kind, detail, self.rules, self.gm, wanted)
@@ -294,7 +294,9 @@ def bounds(make: Make) -> Iterator[Broken]:
     for example in source.rule.examples:
         if example.fires or example.because is None:
             continue
-        trial = Trial(_base(replace(program, rules=(source.rule,))), source.rule, dict(example.bindings))
+        trial = Trial(
+            _base(replace(program, rules=(source.rule,))), source.rule, dict(example.bindings)
+        )
         where = tuple(c for c in source.rule.where if c.label != example.because)
         try:
             gm, nodes = trial.source(where, example.because)
@@ -331,13 +333,30 @@ def writers(make: Make) -> Iterator[Broken]:
     """A value is written between its two calls, or after them."""
     for index in range(len(_internal(make()))):
         source = make()
-        name, node, (reader, *_) = _internal(source)[index]
-        writer = source.add(node, aten.add_.Scalar, node, 1)
-        yield source.broken("written in between", name, "effect", writer, name)
+        name, node, _ = _internal(source)[index]
+        yield _written(source, "written in between", name, node, after=node)
         source = make()
-        name, node, (reader, *_) = _internal(source)[index]
-        writer = source.add(reader, aten.add_.Scalar, node, 1)
-        yield source.broken("written afterwards", name, "extra-user", node, writer.name)
+        name, node, _ = _internal(source)[index]
+        last = list(source.graph.nodes)[-2]
+        yield _written(source, "written afterwards", name, node, after=last)
+
+
+def _written(source: Source, kind: str, name: str, node: fx.Node, after: fx.Node) -> Broken:
+    """The writer reads the value as well: it is a user that is one too many."""
+    writer = source.add(after, aten.add_.Scalar, node, 1)
+    case = source.broken(kind, name, "effect", writer, *_also_called(source, name))
+    user = Expected("extra-user", frozenset({node.name}), frozenset({writer.name}))
+    return replace(case, expected=replace(case.expected, instead=user))
+
+
+def _also_called(source: Source, name: str) -> list[str]:
+    """A value and the reshapes of it, which may have vanished from the graph."""
+    names = [name]
+    for call in source.rule.match:
+        reads = [o.name for o in call.args if isinstance(o, ir.Ref)]
+        if call.op == "prim.view" and reads and reads[0] in names:
+            names += [result for result in call.results if result]
+    return names
 
 
 def written_inputs(make: Make) -> Iterator[Broken]:
@@ -372,7 +391,7 @@ def in_between(make: Make) -> Iterator[Broken]:
                 continue
             added = build(source, node)
             reader.replace_input_with(node, added[-1])
-            yield source.broken(what, name, "structure", added, name)
+            yield source.broken(what, name, "structure", added, *_also_called(source, name))
 
 
 def _negated(source: Source, node: fx.Node) -> list[fx.Node]:
@@ -413,8 +432,19 @@ def split_graphs(make: Make) -> Iterator[Broken]:
             given = source.graph.placeholder(f"{name}_given")
         given.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(given)
+        _return_what_follows(source, given)
         _prune(source)
         yield source.broken("split over two graphs", name, "structure", given, name)
+
+
+def _return_what_follows(source: Source, given: fx.Node) -> None:
+    """The second graph has no result of the first."""
+    after = {given}
+    for node in source.graph.nodes:
+        if not after.isdisjoint(node.all_input_nodes):
+            after.add(node)
+    last = next(reversed(source.graph.nodes))
+    last.args = (tuple(n for n in last.args[0] if n in after and n is not given),)
 
 
 def other_ops(make: Make) -> Iterator[Broken]:
@@ -435,6 +465,7 @@ def other_ops(make: Make) -> Iterator[Broken]:
             other = source.graph.call_function(aten.relu.default, (inputs[0],))
         other.meta["val"] = inputs[0].meta["val"]
         # What the op made is made by the other one; what nobody can make is given.
+        made = [other]
         for place, name in enumerate(named):
             value = source.nodes[name]
             if place == 0:
@@ -445,9 +476,10 @@ def other_ops(make: Make) -> Iterator[Broken]:
                 given = source.graph.placeholder(f"{name}_given")
             given.meta["val"] = value.meta["val"]
             value.replace_all_uses_with(given)
+            made.append(given)
         _prune(source)
         # Whoever looks for its inputs sees the other op, or that they are not there.
-        yield source.broken("another op", call.op, "structure", [other, *inputs], *named)
+        yield source.broken("another op", call.op, "structure", [*made, *inputs], *named)
 
 
 def _prune(source: Source) -> None:

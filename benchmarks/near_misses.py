@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.breaks import Broken, broken_sources
+from benchmarks.breaks import Broken, Expected, broken_sources
 from fusiondsl.engine.why import Cause
 
 MIN_CASES = 200
@@ -25,13 +25,16 @@ class Scored:
 
     @property
     def right(self) -> bool:
-        wanted, told = self.case.expected, self.first
-        if told is None or told.code != wanted.code or told.field is None:
-            return False
-        fields = set(told.field.split(", "))
-        # What the target lacks is about no node.
-        node = told.node in wanted.nodes or told.code == "environment"
-        return node and bool(fields & wanted.fields)
+        wanted = self.case.expected
+        return _says(self.first, wanted) or _says(self.first, wanted.instead)
+
+
+def _says(told: Cause | None, wanted: Expected | None) -> bool:
+    if told is None or wanted is None or told.code != wanted.code or told.field is None:
+        return False
+    # What the target lacks is about no node.
+    node = told.node in wanted.nodes or told.code == "environment"
+    return node and not wanted.fields.isdisjoint(told.field.split(", "))
 
 
 def score(case: Broken) -> Scored:

@@ -11,6 +11,7 @@ from torch import fx
 from fusiondsl import ir
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.dtypes import FP8_CANDIDATES
+from fusiondsl.engine import aten
 from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.report import RefusalKind
 from fusiondsl.engine.typecheck import Problem
@@ -211,7 +212,17 @@ def _are_flavours(found: str, expected: str | None) -> bool:
 
 
 def _readers(value: Any) -> list[fx.Node]:
-    return list(value.users)
+    """Who reads a value, also behind reshapes and what changes nothing."""
+    found: dict[fx.Node, None] = {}
+    waiting = list(value.users)
+    while waiting:
+        user = waiting.pop(0)
+        passes = id(user.target) in aten.NO_OP_IDS or id(user.target) in aten.VIEW_IDS
+        if passes and user.users:
+            waiting += user.users
+        else:
+            found[user] = None
+    return list(found)
 
 
 def _literal_text(value: Any) -> str:

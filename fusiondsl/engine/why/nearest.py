@@ -24,6 +24,10 @@ from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import View
 from fusiondsl.engine.why.sketch import Sketch
 
+ALTERNATIVES = 6
+"""Assignments handed on where it takes the sizes to tell which is better."""
+_ABOUT = 0.6
+"""How much worse than the best one of these may be."""
 BUDGET = 200
 """Calls tried from one start."""
 HOPS = 3
@@ -83,6 +87,11 @@ class Graph(Protocol):
     ) -> list[tuple[Recognised, tuple[Any, ...], float]]:
         """Calls that would be of `op` but for what is listed, with the cost of that."""
 
+    def after_write(
+        self, value: Any, position: int, op: str
+    ) -> Iterator[tuple[Recognised, Version]]:
+        """Calls that read, as argument `position`, what a write has left of a value."""
+
     def noted(self, call: Recognised) -> tuple[Any, ...]:
         """What the normal view had to leave out to read the call."""
 
@@ -94,18 +103,19 @@ class Nearest:
         self._sketch = sketch
         self._view = view
         self._graph = graph
-        self._best: Assignment | None = None
+        self._finals: list[Assignment] = []
         self._left = 0
+        self._about = _ABOUT if sketch.has_sizes else 0.0
 
-    def around(self, index: int, call: Recognised) -> Assignment | None:
-        """The best assignment in which `call` is call `index` of the body."""
-        self._best = None
+    def around(self, index: int, call: Recognised) -> list[Assignment]:
+        """Assignments in which `call` is call `index` of the body, best first."""
+        self._finals = []
         self._left = BUDGET
         size = max(self._sketch.path.size, 1)
         start = Assignment([UNSET] * size, {}, frozenset(), (), 0.0)
         for bound in self._bound(start, index, call):
             self._advance(bound)
-        return self._best
+        return self._finals
 
     # --- binding ---------------------------------------------------------------------------------
 
@@ -192,7 +202,7 @@ class Nearest:
     # --- going on --------------------------------------------------------------------------------
 
     def _advance(self, state: Assignment) -> None:
-        if self._left <= 0 or (self._best is not None and state.cost >= self._best.cost):
+        if self._left <= 0 or not self._may_win(state.cost):
             return
         for after in self._next(state):
             self._advance(after)
@@ -209,8 +219,13 @@ class Nearest:
         rest = [i for i in range(len(self._sketch.body)) if self._is_open(state, i)]
         final = state.fork()
         final.cost += sum(self._sketch.weights[index] for index in rest)
-        if self._best is None or final.cost < self._best.cost:
-            self._best = final
+        if self._may_win(final.cost):
+            most = final.cost + self._about
+            kept = [a for a in self._finals if a.cost <= most] if self._about else []
+            self._finals = sorted([*kept, final], key=lambda a: a.cost)[:ALTERNATIVES]
+
+    def _may_win(self, cost: float) -> bool:
+        return not self._finals or cost < self._finals[0].cost + self._about
 
     def _is_open(self, state: Assignment, index: int) -> bool:
         return index not in state.calls and index not in state.given_up
@@ -268,6 +283,11 @@ class Nearest:
         if any(call.nodes for call in calls):
             return
         name = self._sketch.names[slot]
+        for call, version in self._graph.after_write(value, position, op):
+            if not _bound(state, call):
+                gap = Gap(WRITTEN, index, value, name=name, between=(version.writer,))
+                for way in self._bound(_with(state, gap, _COSTS[WRITTEN]), index, call):
+                    yield _without_echo(way, index, position)
         for ahead, between in self._ahead(value):
             for call in self._graph.consumers(ahead, position, op):
                 if _bound(state, call) or not call.nodes:

@@ -12,7 +12,7 @@ from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.forms import BodyForm, DirectForm
-from fusiondsl.engine.mutation import VALUES
+from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.recognise import Recogniser, apply_direct
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
@@ -76,6 +76,19 @@ class Readings:
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         return self.recogniser.consumers(value, position, op)
+
+    def after_write(
+        self, value: Any, position: int, op: str
+    ) -> Iterator[tuple[Recognised, Version]]:
+        """Calls that read, as argument `position`, what a write has left of a value."""
+        if not self._view.mutations.any or not isinstance(value, fx.Node):
+            return
+        for user in value.users:
+            call = self._view.call(user)
+            found = None if call is None else self.recogniser.as_op(call, op)
+            given = None if found is None else found.args[position]
+            if found is not None and isinstance(given, Version) and given.node is value:
+                yield found, given
 
     def noted(self, call: Recognised) -> tuple[Cause, ...]:
         left_out = self._view.left_out

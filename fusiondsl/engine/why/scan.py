@@ -29,6 +29,8 @@ from fusiondsl.engine.why.sketch import Sketch
 
 NEAR = 0.5
 """The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
+_MISFIT = 0.3
+"""What a cause costs where assignments are told apart by them."""
 _CLOSED = 0.35
 """An assignment this good settles for its calls that nothing better is around."""
 
@@ -91,14 +93,17 @@ class Scan:
     def places(self, rule: CompiledRule) -> list[Place]:
         """Where the rule fires or comes close, best first."""
         sketch = Sketch.of_rule(rule, self._compiled.forms)
-        kept = [a for a in self._assignments(sketch) if self._is_near(sketch, a)]
-        return [self._place(rule, sketch, assignment) for assignment in kept]
+        found = self._assignments(rule, sketch)
+        parts = [_part(sketch, assignment) for assignment in found]
+        # Where nothing is near, the nearest there is says most.
+        least = min(NEAR, max(parts, default=0.0))
+        return [
+            self._place(rule, sketch, assignment)
+            for assignment, part in zip(found, parts, strict=True)
+            if part >= least
+        ]
 
-    def _is_near(self, sketch: Sketch, assignment: Assignment) -> bool:
-        there = sum(sketch.weights[index] for index in assignment.calls)
-        return there >= NEAR * sum(sketch.weights)
-
-    def _assignments(self, sketch: Sketch) -> list[Assignment]:
+    def _assignments(self, rule: CompiledRule, sketch: Sketch) -> list[Assignment]:
         nearest = Nearest(sketch, self._view, self._readings)
         found: list[Assignment] = []
         closed: set[tuple[int, Any]] = set()
@@ -106,13 +111,20 @@ class Scan:
             for call in self.calls_of(sketch.body[index].op):
                 if (index, _identity(call)) in closed:
                     continue
-                best = nearest.around(index, call)
-                if best is None:
+                ways = nearest.around(index, call)
+                if not ways:
                     continue
+                best = ways[0] if len(ways) == 1 else self._best(rule, sketch, ways)
                 found.append(best)
                 if best.cost <= _CLOSED:
                     closed |= _pairs(best)
         return _without_worse(found)
+
+    def _best(self, rule: CompiledRule, sketch: Sketch, ways: list[Assignment]) -> Assignment:
+        """The one that fits best when the sizes are looked at as well."""
+        misfits = [len(self._place(rule, sketch, way).causes) for way in ways]
+        costs = [way.cost + _MISFIT * count for way, count in zip(ways, misfits, strict=True)]
+        return ways[costs.index(min(costs))]
 
     def _starts(self, sketch: Sketch) -> list[int]:
         """The calls to look around, rarest first."""
@@ -183,6 +195,12 @@ def _name_of(site: Site, node: str | None) -> str | None:
 
 def _inputs(site: Site) -> list[Any]:
     return [*(value for _, value in (*site.inputs, *site.kept)), *site.layers()]
+
+
+def _part(sketch: Sketch, assignment: Assignment) -> float:
+    """How much of the source is there, by weight."""
+    there = sum(sketch.weights[index] for index in assignment.calls)
+    return there / sum(sketch.weights)
 
 
 def _identity(call: Recognised) -> Any:

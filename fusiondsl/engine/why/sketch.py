@@ -67,6 +67,11 @@ class Sketch:
         return found
 
     @cached_property
+    def has_sizes(self) -> bool:
+        """Some argument must equal an expression over sizes, as the ends of slices do."""
+        return any(isinstance(operand, ir.Computed) for _, operand in self.path.constants)
+
+    @cached_property
     def weights(self) -> tuple[float, ...]:
         return tuple(
             _WEIGHTS.get(c.op, _PRIMITIVE if c.op.startswith("prim.") else _OP) for c in self.body
