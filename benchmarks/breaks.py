@@ -133,8 +133,7 @@ def _is_item(node: fx.Node) -> bool:
 
 
 def _internal(source: Source) -> list[tuple[str, fx.Node, list[fx.Node]]]:
-    """(name, node, readers) of values between calls of the source that are ops."""
-    lasting = {name for name, _ in source.rule.outputs} | set(source.rule.kept)
+    """(name, node, readers) of what ops of the source make and one call reads."""
     ops = source.rules.program.ops
     found = []
     for call in source.rule.match:
@@ -147,7 +146,7 @@ def _internal(source: Source) -> list[tuple[str, fx.Node, list[fx.Node]]]:
             readers = [u for u in node.users if u.op != "output" and not _reads_only_size(u)]
             if readers and len(readers) == 1:
                 found.append((name, node, readers))
-    return found if lasting is not None else []
+    return found
 
 
 def _reads_only_size(node: fx.Node) -> bool:

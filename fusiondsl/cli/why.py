@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
         return Exit.USAGE
     shown = []
     for graph in asked:
-        answer = compiled.why(graph.gm, tokens=args.tokens, rules=args.rule, site=args.site)
+        answer = compiled.why(
+            graph.gm, tokens=args.tokens, rules=args.rule, site=args.site, top=args.top
+        )
         shown.append({"name": graph.name, **answer_data(answer)})
         console.print(console.paint("bold", f"{graph.name}: {len(graph.gm.graph.nodes)} nodes"))
         for note in graph.uncertain:

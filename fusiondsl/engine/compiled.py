@@ -85,18 +85,19 @@ class CompiledRules:
         tokens: range | None = None,
         rules: Iterable[str] | None = None,
         site: str | None = None,
+        top: int = 3,
     ) -> Answer:
         """Every site where a rule fires or comes close, and all that keeps it from firing.
 
         The graph is left as it is. `rules` are the names asked about, by default all; `site` is the
         name of a node: only what concerns it is answered. Rules that the target rules out are
-        matched as well.
+        matched as well. Edits are tried for the first `top` kinds of near miss of a rule.
         """
         _check(tokens)
         from fusiondsl.engine.why import why
 
         inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
-        return why(self.compiled, self.plan, inner, tokens=tokens, rules=rules, site=site)
+        return why(self.compiled, self.plan, inner, tokens=tokens, rules=rules, site=site, top=top)
 
     def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
         """A pass for Inductor's custom pass slots, with a content-based `uuid`."""

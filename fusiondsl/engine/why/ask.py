@@ -14,6 +14,7 @@ from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
 from fusiondsl.engine.why.causes import code_of, of_problem
+from fusiondsl.engine.why.edits import Trial, with_edits
 from fusiondsl.engine.why.lenient import compile_leniently
 from fusiondsl.engine.why.scan import Place, Scan
 from fusiondsl.engine.why.show import model_line
@@ -28,11 +29,15 @@ def why(
     tokens: range | None = None,
     rules: Iterable[str] | None = None,
     site: str | None = None,
+    top: int = 3,
 ) -> Answer:
-    """What every rule does in `graph`, which is left as it is."""
+    """What every rule does in `graph`, which is left as it is.
+
+    Edits are looked for at the first `top` kinds of near miss of a rule.
+    """
     asked = None if rules is None else frozenset(rules)
     with collection_paused(), plain_reads():
-        return _Inquiry(compiled, plan, graph, tokens, asked, site).answer()
+        return _Inquiry(compiled, plan, graph, tokens, asked, site, top).answer()
 
 
 class _Inquiry:
@@ -46,7 +51,9 @@ class _Inquiry:
         tokens: range | None,
         asked: frozenset[str] | None,
         site: str | None,
+        top: int,
     ) -> None:
+        self._top = top
         self._graph = graph
         self._copy = copy_of(graph)
         self._plan = plan
@@ -95,7 +102,9 @@ class _Inquiry:
         causes = self._lenient.lacks.get(name, ())
         if not causes and not sites:
             causes = tuple(self._nowhere(name))
-        return RuleAnswer(name, tuple(sorted(sites, key=_rank)), causes, span=rule.span)
+        answer = RuleAnswer(name, tuple(sorted(sites, key=_rank)), causes, span=rule.span)
+        trial = Trial(self._compiled.program, self._compiled.target, self._tokens, name)
+        return with_edits(answer, trial, self._graph, self._top)
 
     def _nowhere(self, name: str) -> Iterable[Cause]:
         """What to say of a rule that is near nowhere."""

@@ -29,6 +29,8 @@ from fusiondsl.engine.why.sketch import Sketch
 
 NEAR = 0.5
 """The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
+_FAR = 2
+"""Places told where nothing is near."""
 _MISFIT = 0.3
 """What a cause costs where assignments are told apart by them."""
 _CLOSED = 0.35
@@ -95,13 +97,9 @@ class Scan:
         sketch = Sketch.of_rule(rule, self._compiled.forms)
         found = self._assignments(rule, sketch)
         parts = [_part(sketch, assignment) for assignment in found]
+        near = [a for a, part in zip(found, parts, strict=True) if part >= NEAR]
         # Where nothing is near, the nearest there is says most.
-        least = min(NEAR, max(parts, default=0.0))
-        return [
-            self._place(rule, sketch, assignment)
-            for assignment, part in zip(found, parts, strict=True)
-            if part >= least
-        ]
+        return [self._place(rule, sketch, assignment) for assignment in near or found[:_FAR]]
 
     def _assignments(self, rule: CompiledRule, sketch: Sketch) -> list[Assignment]:
         nearest = Nearest(sketch, self._view, self._readings)
@@ -114,7 +112,8 @@ class Scan:
                 ways = nearest.around(index, call)
                 if not ways:
                     continue
-                best = ways[0] if len(ways) == 1 else self._best(rule, sketch, ways)
+                tells = len(ways) > 1 and _part(sketch, ways[0]) >= NEAR
+                best = self._best(rule, sketch, ways) if tells else ways[0]
                 found.append(best)
                 if best.cost <= _CLOSED:
                     closed |= _pairs(best)
@@ -128,14 +127,11 @@ class Scan:
 
     def _starts(self, sketch: Sketch) -> list[int]:
         """The calls to look around, rarest first."""
-        indices = range(len(sketch.body))
-        telling = [i for i in indices if not sketch.body[i].op.startswith("prim.")]
-        if not telling:
-            vague = ("prim.view", "prim.cast")
-            telling = [i for i in indices if sketch.body[i].op not in vague] or list(indices)
         occurs = self._readings.recogniser.occurs
-        there = [i for i in telling if occurs(sketch.body[i].op)]
-        return sorted(there, key=lambda i: len(self.calls_of(sketch.body[i].op)))
+        there = [i for i, call in enumerate(sketch.body) if occurs(call.op)]
+        ops = [i for i in there if not sketch.body[i].op.startswith("prim.")]
+        plain = [i for i in there if sketch.body[i].op not in ("prim.view", "prim.cast")]
+        return sorted(ops or plain or there, key=lambda i: len(self.calls_of(sketch.body[i].op)))
 
     # --- everything that is in the way -----------------------------------------------------------
 

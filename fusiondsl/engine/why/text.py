@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from fusiondsl.diagnostics.render import snippet
 from fusiondsl.diagnostics.source import Span
-from fusiondsl.engine.why.answer import Answer, Cause, Group, RuleAnswer, SiteAnswer
+from fusiondsl.engine.why.answer import Answer, Cause, Group, RuleAnswer, SiteAnswer, groups_of
 from fusiondsl.engine.why.show import several
 
 Paint: TypeAlias = Callable[[str, str], str]
@@ -23,27 +23,29 @@ def lines(
 ) -> Iterator[str]:
     """Every rule with its sites, alike sites once; `top` kinds of near miss a rule.
 
-    Rules that are near nowhere are listed by name alone, unless `everything` is asked for.
+    Without `everything`, a place with half of a source or less is no near miss, and rules that are
+    near nowhere are listed by name alone.
     """
     far: list[str] = []
     for rule in answer.rules:
-        if not rule.sites and not everything:
+        near = [site for site in rule.near if everything or 2 * site.matched > site.calls]
+        if not near and not rule.fired and not everything:
             far.append(rule.rule)
             continue
-        yield from _rule(rule, top, paint)
+        yield from _rule(rule, groups_of(near), top, paint)
     if far:
         yield f"near nowhere: {', '.join(far)}"
 
 
-def _rule(rule: RuleAnswer, top: int, paint: Paint) -> Iterator[str]:
-    yield f"{paint('bold', rule.rule)}: {_summary(rule, paint)}"
+def _rule(rule: RuleAnswer, groups: tuple[Group, ...], top: int, paint: Paint) -> Iterator[str]:
+    near = sum(len(group.sites) for group in groups)
+    yield f"{paint('bold', rule.rule)}: {_summary(rule, near, paint)}"
     if rule.fired:
         yield f"  fires at {several(site.node for site in rule.fired)}"
     for cause in rule.causes:
         yield from _cause(cause, "  ", paint, set())
     for edit in rule.edits:
         yield f"  {paint('good', 'fires with')} {edit.text}"
-    groups = rule.groups
     for group in groups[:top]:
         yield from _group(group, rule, paint)
     if len(groups) > top:
@@ -52,8 +54,8 @@ def _rule(rule: RuleAnswer, top: int, paint: Paint) -> Iterator[str]:
     yield ""
 
 
-def _summary(rule: RuleAnswer, paint: Paint) -> str:
-    fired, near = len(rule.fired), len(rule.near)
+def _summary(rule: RuleAnswer, near: int, paint: Paint) -> str:
+    fired = len(rule.fired)
     if fired:
         text = paint("good", f"fires at {_count(fired, 'site')}")
     else:
