@@ -11,7 +11,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx
+from torch._dynamo.source import ConstantSource
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 import fusiondsl
 from fusiondsl import ir
@@ -315,6 +318,41 @@ def bounds(make: Make) -> Iterator[Broken]:
             yield fresh.broken("bound", detail, "predicate-false", every, example.because)
 
 
+def symbols(make: Make) -> Iterator[Broken]:
+    """The number of tokens is a symbol without a bound, and a condition bounds it."""
+    source = make()
+    labels = [c.label for c in source.rule.where if "tokens" in names_in(c.expr) and c.label]
+    if labels and _symbolic(source):
+        every = list(source.graph.nodes)
+        yield source.broken("symbolic tokens", labels[0], "predicate-unknown", every, *labels)
+
+
+def _symbolic(source: Source) -> bool:
+    """Makes leading dimensions of inputs a symbol; False where the graph makes buffers by size."""
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    origin = ConstantSource("tokens")
+    symbol = env.create_symbol(4096, origin, DimDynamic.DYNAMIC, None, positive=True)
+    tokens = env.create_symintnode(symbol, hint=4096, source=origin)
+    types = {param.name: param.type for param in source.rule.params}
+    inputs = {node: types.get(name) for name, node in source.nodes.items()}
+    for node in source.graph.nodes:
+        if node.op == "output":
+            continue
+        if node.target is aten.empty.memory_format:
+            return False
+        with mode:
+            if node.op == "placeholder":
+                value, kind = node.meta["val"], inputs.get(node)
+                free = isinstance(kind, ir.TensorType) and kind.rank_free
+                shape = [tokens, *value.shape[1:]] if free else list(value.shape)
+                node.meta["val"] = torch.empty(shape, dtype=value.dtype)
+            else:
+                fake = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+                node.meta["val"] = node.target(*fake[0], **fake[1])
+    return True
+
+
 # --- users and effects ---------------------------------------------------------------------------
 
 
@@ -554,6 +592,7 @@ BREAKS: tuple[Break, ...] = (
     dtypes,
     flavours,
     bounds,
+    symbols,
     extra_users,
     writers,
     written_inputs,
