@@ -385,7 +385,7 @@ def _extra_user(site: Site, node: fx.Node, user: fx.Node) -> str:
 def _value_name(site: Site, node: fx.Node) -> str | None:
     for name, place, result in site.rule.values:
         if node in site.results.get((place, result), ()):
-            return name
+            return None if name.startswith("%") else name
     return None
 
 

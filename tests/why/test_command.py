@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.cli.conftest import PACK, Run, place, run
 
@@ -20,8 +21,7 @@ ON = ("--target", "gfx950")
 
 
 def test_a_literal(run: Run) -> None:
-    with open("twice.txt", "w") as file:
-        file.write(TWICE)
+    Path("twice.txt").write_text(TWICE)
     done = run("why", "pack.fuse", "--graph", "twice.txt", *ON)
     line = next(number for number, text in enumerate(PACK.splitlines(), 1) if "match" in text)
     assert (done.code, done.err) == (0, "")

@@ -62,7 +62,9 @@ class Teller:
             readers = _readers(gap.value)
             node: Any = readers[0] if len(readers) == 1 else gap.value
             found = several(target_text(r) for r in readers) or "nobody"
-            message = f"expected {op} to read {gap.name}, which is {gap.value.name}"
+            read = gap.value.name
+            same = "" if read == gap.name else f", which is {read}"
+            message = f"expected {op} to read {gap.name}{same}"
             listed = several(f"{reader.name} ({target_text(reader)})" for reader in readers)
             message += f"; read by {listed}" if readers else "; nobody reads it"
             yield self._cause("structure", message, node, wanted, op, found, gap)
@@ -74,7 +76,7 @@ class Teller:
     def between(self, gap: Gap) -> Iterator[Cause]:
         first = gap.between[0]
         chain = several(f"{n.name} ({target_text(n)})" for n in gap.between)
-        message = f"{chain} stands between {gap.name} and what the rule wants to read it"
+        message = f"{chain} stands in between: the rule reads {gap.name} directly"
         yield self._cause("structure", message, first, gap.name, None, target_text(first), gap)
 
     def written(self, gap: Gap) -> Iterator[Cause]:

@@ -15,13 +15,17 @@ from fusiondsl.dims import names
 from fusiondsl.engine.apply import apply, build_plan
 from fusiondsl.engine.compile import Compiler, compile_program
 from fusiondsl.engine.why.answer import Cause, Edit, RuleAnswer, SiteAnswer
+from fusiondsl.engine.why.sketch import shown_op
 from fusiondsl.engine.why.spans import param_span
+from fusiondsl.proof import Prover
 from fusiondsl.target import ENV_FACTS, Fact, Target
 
 _TRIES = 24
 """Combinations of changes tried for one kind of near miss."""
 _ARCHS = ("gfx950", "gfx942")
 _RANKS = (8, 4, 2)
+_FEWEST_TOKENS = 16
+"""A range that ends below is of no use."""
 _MOST_TOKENS = 20
 """Token ranges tried are powers of two up to this one."""
 
@@ -85,7 +89,7 @@ def _working(
         tried = trial
         for change in dict.fromkeys(combination):
             tried = change.make(tried)
-        if not _may_fire(tried):
+        if not _may_fire(tried) or not _as_sound(tried, trial):
             continue
         fired = tried.fired(graph)
         if site.node in fired:
@@ -96,6 +100,17 @@ def _working(
 def _may_fire(trial: Trial) -> bool:
     """The target does not rule the rule out; asked first, because it is cheap."""
     return Compiler(trial.program, trial.target).refused(trial.edited) is None
+
+
+def _as_sound(tried: Trial, before: Trial) -> bool:
+    """What was proved about the rule stays proved, up to what it allows."""
+    if tried.edited == before.edited:
+        return True
+    if Prover(before.program).rule(before.edited).because is not None:
+        return True
+    after = Prover(tried.program).rule(tried.edited)
+    allowed = {difference.kind for difference in tried.edited.allow}
+    return after.because is None and allowed.issuperset(after.differences)
 
 
 def changes(cause: Cause, trial: Trial) -> Iterator[Change]:
@@ -128,15 +143,18 @@ def _literal(cause: Cause, trial: Trial) -> Iterator[Change]:
     def match_only(trial: Trial) -> Trial:
         return trial.with_rule(_with_argument(trial.edited, cause.call or 0, position, new))
 
-    def both(trial: Trial) -> Trial:
-        rule = match_only(trial).edited
-        written = tuple(
-            _renamed(c, trial.program, cause.field or "", old, new) for c in rule.replace
-        )
-        return trial.with_rule(replace(rule, replace=written))
+    written = tuple(
+        _renamed(c, trial.program, cause.field or "", old, new) for c in trial.edited.replace
+    )
 
-    yield Change(Edit(f"{text} on both sides", cause.span), both)
-    yield Change(Edit(f"{text} in `match`", cause.span), match_only)
+    def both(trial: Trial) -> Trial:
+        return trial.with_rule(replace(match_only(trial).edited, replace=written))
+
+    if written != trial.edited.replace:
+        yield Change(Edit(f"{text} on both sides", cause.span), both)
+    elif Prover(trial.program).rule(trial.edited).because is None:
+        # Nothing tells the right side: only a proof can say that it need not know.
+        yield Change(Edit(f"{text} in `match`", cause.span), match_only)
 
 
 def _with_argument(rule: ir.Rule, index: int, position: int, value: ir.Operand) -> ir.Rule:
@@ -177,11 +195,14 @@ def _dtype(cause: Cause, trial: Trial) -> Iterator[Change]:
 
 def _keep(cause: Cause, trial: Trial) -> Iterator[Change]:
     """The value stays for its other reader."""
-    found = re.match(r"(\w+) \(", cause.message)
-    made = {name for call in trial.edited.match for name in call.results}
-    if found is None or found[1] not in made or found[1].startswith("%"):
+    if cause.call is None:
         return
-    name = found[1]
+    call = trial.edited.match[cause.call]
+    said = re.match(r"(\w+) \(", cause.message)
+    names = [name for name in call.results if name]
+    name = said[1] if said is not None else next(iter(names), "")
+    if name not in names:
+        return
 
     def keep(trial: Trial) -> Trial:
         rule = trial.edited
@@ -190,6 +211,10 @@ def _keep(cause: Cause, trial: Trial) -> Iterator[Change]:
         )
 
     last = trial.edited.replace[-1].span if trial.edited.replace else None
+    if name.startswith("%"):
+        what = f"a name for what {shown_op(call.op)} makes, and `name = name` in `replace`"
+        yield Change(Edit(f"{what}, which keeps it", call.span), keep)
+        return
     yield Change(Edit(f"`{name} = {name}` in `replace`, which keeps it", last), keep)
 
 
@@ -285,7 +310,9 @@ def _tokens(cause: Cause, trial: Trial) -> Iterator[Change]:
     low = 1 if trial.tokens is None else trial.tokens.start
     for power in reversed(range(_MOST_TOKENS)):
         high = 2**power
-        if high < low or (trial.tokens is not None and high >= trial.tokens.stop):
+        if high < max(low, _FEWEST_TOKENS) or (
+            trial.tokens is not None and high >= trial.tokens.stop
+        ):
             continue
         yield Change(Edit(f"`--tokens {low}:{high}`"), _with_tokens(range(low, high + 1)))
 

@@ -167,7 +167,13 @@ class Scan:
                 continue
             if problem.kind == "effect":
                 problem = replace(problem, about=_name_of(site, problem.about))
-            yield of_problem(problem, rule.rule, calls[0].node, self._nodes)
+            cause = of_problem(problem, rule.rule, calls[0].node, self._nodes)
+            node = self._nodes.get(cause.node or "")
+            place = -1 if node is None else site.own.get(node, -1)
+            if cause.code == "extra-user" and place >= 0:
+                made = rule.path.order[place]
+                cause = replace(cause, call=made, span=rule.rule.match[made].span)
+            yield cause
 
     def _problems(self, site: Site, *, whole: bool, clean: bool) -> Iterator[Problem]:
         if whole:

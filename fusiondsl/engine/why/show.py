@@ -13,6 +13,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto
 from fusiondsl.dims import show
 from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.typecheck import scalar_value
+from fusiondsl.graphs.opaque import OpaqueOp
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (.+?)\n\s*(.*)')
 _MANY = 3
@@ -47,8 +48,9 @@ def operation(node: fx.Node) -> str:
     if node.op == "call_function" and getattr(target, "__name__", "") == "getitem":
         parent = node.args[0]
         return f"item {node.args[1]} of {operation(parent)}" if isinstance(parent, fx.Node) else ""
-    plain = not isinstance(target, torch._ops.OpOverload) and hasattr(target, "__name__")
-    return str(target.__name__) if plain else str(target)
+    if isinstance(target, (torch._ops.OpOverload, OpaqueOp)) or not callable(target):
+        return str(target).removeprefix("torch.ops.")
+    return str(getattr(target, "__name__", target))
 
 
 def several(texts: Iterable[str]) -> str:

@@ -50,7 +50,7 @@ class Sketch:
     def _shown(self, slot: int, name: str) -> str:
         if not name.startswith("%") or slot not in self.producers:
             return name
-        return f"the {shown_op(self.body[self.producers[slot][0]].op)}"
+        return f"what {shown_op(self.body[self.producers[slot][0]].op)} makes"
 
     @cached_property
     def producers(self) -> dict[int, tuple[int, int]]:
