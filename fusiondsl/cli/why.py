@@ -111,7 +111,6 @@ def _rule_data(rule: RuleAnswer) -> dict[str, Any]:
         "rule": rule.rule,
         "sites": [_site_data(site) for site in rule.sites],
         "causes": [_cause_data(cause) for cause in rule.causes],
-        "edits": [_edit_data(edit) for edit in rule.edits],
     }
 
 

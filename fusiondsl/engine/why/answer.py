@@ -72,6 +72,7 @@ class SiteAnswer:
     causes: tuple[Cause, ...] = ()
     """All there are, the first cause first; empty where the rule fires."""
     edits: tuple[Edit, ...] = ()
+    """All of them together make the rule fire here; empty where none was found."""
     nodes: tuple[str, ...] = ()
     """The nodes that stand for calls of the rule."""
     source: str | None = None
@@ -100,7 +101,6 @@ class RuleAnswer:
     """Best first."""
     causes: tuple[Cause, ...] = ()
     """What keeps the rule from firing anywhere, and what there is to say where nothing is near."""
-    edits: tuple[Edit, ...] = ()
     span: Span | None = None
 
     @property

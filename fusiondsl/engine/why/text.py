@@ -44,8 +44,6 @@ def _rule(rule: RuleAnswer, groups: tuple[Group, ...], top: int, paint: Paint) -
         yield f"  fires at {several(site.node for site in rule.fired)}"
     for cause in rule.causes:
         yield from _cause(cause, "  ", paint, set())
-    for edit in rule.edits:
-        yield f"  {paint('good', 'fires with')} {edit.text}"
     for group in groups[:top]:
         yield from _group(group, rule, paint)
     if len(groups) > top:
@@ -84,9 +82,9 @@ def _group(group: Group, rule: RuleAnswer, paint: Paint) -> Iterator[str]:
 
 
 def _edits(site: SiteAnswer, paint: Paint) -> Iterator[str]:
-    for edit in site.edits:
-        at = f" ({edit.span})" if edit.span is not None else ""
-        yield f"    {paint('good', 'fires with')} {edit.text}{at}"
+    if site.edits:
+        parts = [f"{e.text} ({e.span})" if e.span is not None else e.text for e in site.edits]
+        yield f"    {paint('good', 'fires with')} {' and '.join(parts)}"
 
 
 def _cause(cause: Cause, indent: str, paint: Paint, shown: set[Span]) -> Iterator[str]:

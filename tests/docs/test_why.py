@@ -1,0 +1,49 @@
+"""Every example of docs/why.md prints what the page shows, and every code is listed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fusiondsl.cli.main import main
+from fusiondsl.engine.why.answer import CODES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "why.md"
+_BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def test_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for language, title, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if title:
+            Path(title).write_text(text, encoding="utf-8")
+            continue
+        assert language == "console"
+        for command, expected in _COMMAND.findall(text):
+            _run(command.split())
+            printed = capsys.readouterr()
+            assert printed.err == "", command
+            assert printed.out.rstrip() == expected.rstrip(), command
+            ran += 1
+    assert ran == 4
+
+
+def _run(words: list[str]) -> None:
+    program, *rest = words
+    if program == "python":
+        exec(compile(Path(rest[0]).read_text(), rest[0], "exec"), {})
+        return
+    assert program == "fusiondsl"
+    assert main(rest) == 0
+
+
+def test_codes() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", text, re.MULTILINE))
+    assert listed == CODES
