@@ -92,6 +92,9 @@ class Graph(Protocol):
     ) -> Iterator[tuple[Recognised, Version]]:
         """Calls that read, as argument `position`, what a write has left of a value."""
 
+    def occurs(self, op: str) -> bool:
+        """Whether the graph has the operations for some spelling of an op."""
+
     def noted(self, call: Recognised) -> tuple[Any, ...]:
         """What the normal view had to leave out to read the call."""
 
@@ -260,7 +263,7 @@ class Nearest:
             gap = Gap(SPELLING, index, value, reasons=reasons)
             yield from self._bound(_with(state, gap, cost), index, call)
         name = self._sketch.names[slot]
-        for behind, between in self._behind(value):
+        for behind, between in self._behind(value) if self._graph.occurs(op) else ():
             calls = self._graph.producers(behind, result, op)
             if op == "prim.view":
                 calls = [call for call in calls if call.nodes]
@@ -283,6 +286,10 @@ class Nearest:
         if any(call.nodes for call in calls):
             return
         name = self._sketch.names[slot]
+        missing = Gap(MISSING, index, value, position, name=name, forward=True)
+        if not self._graph.occurs(op):
+            yield self._without(state, missing)
+            return
         for call, version in self._graph.after_write(value, position, op):
             if not _bound(state, call):
                 gap = Gap(WRITTEN, index, value, name=name, between=(version.writer,))
@@ -296,8 +303,7 @@ class Nearest:
                 after = _with(state, gap, _COSTS[gap.kind] + 0.05 * len(between))
                 for way in self._bound(after, index, call):
                     yield _without_echo(way, index, position)
-        gap = Gap(MISSING, index, value, position, name=name, forward=True)
-        yield self._without(state, gap)
+        yield self._without(state, missing)
 
     def _without(self, state: Assignment, gap: Gap) -> Assignment:
         after = _with(state, gap, self._sketch.weights[gap.index])

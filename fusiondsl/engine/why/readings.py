@@ -11,13 +11,14 @@ from torch import fx
 from fusiondsl.engine.bindings import Binding
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.formcheck import FormCheck
-from fusiondsl.engine.forms import BodyForm, DirectForm
+from fusiondsl.engine.forms import DirectForm
 from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.recognise import Recogniser, apply_direct
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
 from fusiondsl.engine.why.answer import Cause
 from fusiondsl.engine.why.show import model_line, value_text
+from fusiondsl.engine.why.spelled import Spellings
 
 _LITERAL = 0.3
 _FITS_NOT = 0.4
@@ -67,6 +68,7 @@ class Readings:
 
     def __init__(self, compiled: Compiled, view: TolerantView, check: FormCheck) -> None:
         self.recogniser = Recogniser(view, compiled.forms, check)
+        self._spellings = Spellings(compiled, view, self.recogniser)
         self._compiled = compiled
         self._view = view
         self._check = check
@@ -76,6 +78,9 @@ class Readings:
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         return self.recogniser.consumers(value, position, op)
+
+    def occurs(self, op: str) -> bool:
+        return self.recogniser.occurs(op)
 
     def after_write(
         self, value: Any, position: int, op: str
@@ -114,6 +119,9 @@ class Readings:
                 near = self._nearly_direct(call, direct)
                 if near is not None and value in near[0].results.get(result, ()):
                     found.append(near)
+        spelled = self._spellings.nearest(value, result, op)
+        if spelled is not None:
+            found.append(spelled)
         return sorted(found, key=lambda item: item[2])[:1]
 
     def _nearly_direct(
@@ -157,18 +165,6 @@ class Readings:
                 span=direct.form.span,
                 source=model_line(call.node),
             )
-
-
-def body_forms(compiled: Compiled, op: str, result: int) -> Iterator[BodyForm]:
-    """The forms of several operations of an op, seen from one of its results."""
-    trie = compiled.forms.tries.get((op, result))
-    seen: set[int] = set()
-    for children in () if trie is None else trie.roots.values():
-        for _, node in children:
-            for entry in node.members:
-                if id(entry) not in seen:
-                    seen.add(id(entry))
-                    yield entry
 
 
 def _unknown_argument(call: Recognised, node: fx.Node, name: str, value: Any) -> Cause:

@@ -24,8 +24,9 @@ from fusiondsl.engine.why.answer import Cause
 from fusiondsl.engine.why.causes import Teller, of_problem
 from fusiondsl.engine.why.examine import Examiner
 from fusiondsl.engine.why.nearest import Assignment, Nearest
-from fusiondsl.engine.why.readings import Readings, TolerantView, body_forms
+from fusiondsl.engine.why.readings import Readings, TolerantView
 from fusiondsl.engine.why.sketch import Sketch
+from fusiondsl.engine.why.spelled import body_forms
 
 NEAR = 0.5
 """The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
