@@ -67,7 +67,9 @@ def assemble(
     return site
 
 
-def draft(view: View, rule: CompiledRule, slots: list[Any], calls: list[Recognised]) -> Site:
+def draft(
+    view: View, rule: CompiledRule, slots: tuple[Any, ...], calls: tuple[Recognised, ...]
+) -> Site:
     """A structural match with its nodes, not yet checked."""
     site = Site(
         rule,

@@ -159,7 +159,8 @@ class Scan:
         self, rule: CompiledRule, assignment: Assignment, calls: list[Recognised], *, whole: bool
     ) -> Iterator[Cause]:
         slots = assignment.slots
-        site = draft(self._view, rule, [None if s is UNSET else s for s in slots], calls)
+        known = tuple(None if slot is UNSET else slot for slot in slots)
+        site = draft(self._view, rule, known, tuple(calls))
         site.slots = tuple(slots)
         passed = {node.name for gap in assignment.gaps for node in gap.between}
         clean = whole and not assignment.gaps
