@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +18,9 @@ from fusiondsl.artifact import identity
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import Report
 from fusiondsl.target import Target
+
+WHY = "FUSIONDSL_WHY"
+"""A file for what `why` says of every graph."""
 
 log = logging.getLogger("fusiondsl")
 
@@ -44,9 +49,22 @@ class FusionPass(CustomGraphPass):
     def __call__(self, graph: fx.Graph) -> None:
         if self.inner is not None:
             self.inner(graph)
+        self._tell_why(graph)
         report = self.rules.apply(graph, tokens=self.tokens)
         self.reports.append(report)
         log.debug("%s", report)
+
+    def _tell_why(self, graph: fx.Graph) -> None:
+        """Adds to the file that `FUSIONDSL_WHY` names, if it does, what `why` says of the graph."""
+        name = os.environ.get(WHY)
+        if not name:
+            return
+        text = f"graph of {len(graph.nodes)} nodes\n{self.rules.why(graph, tokens=self.tokens)}\n\n"
+        try:
+            with Path(name).open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            log.warning("cannot write %s, which %s names: %s", name, WHY, error.strerror)
 
     def uuid(self) -> bytes | None:
         """Hash of rules, declarations, target facts, token range and versions.
