@@ -6,6 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from fusiondsl.cli.dumps import HELP, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
@@ -27,7 +28,7 @@ def add_parser(subparsers: Subparsers) -> None:
         parents=[common()],
     )
     add_paths(parser)
-    parser.add_argument("--graph", required=True, metavar="FILE", help="the dump to read")
+    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
     parser.add_argument(
         "--rule", action="append", metavar="NAME", help="only this rule; may be given again"
     )
@@ -67,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
             return Exit.USAGE
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why.text import lines
-    from fusiondsl.graphs import read
 
     compiled = CompiledRules(rules.program, rules.target)
-    graphs = read(args.graph, program=rules.program)
+    found = [graph for _, graph in read_named(args.graph, rules.program)]
+    graphs = readable(console, found)
     asked = [graph for graph in graphs if args.site is None or _has(graph, args.site)]
-    if not asked:
+    if args.site is not None and not asked:
         nodes = [node.name for graph in graphs for node in graph.gm.graph.nodes]
         near = did_you_mean(args.site, nodes)
         console.complain(f"no graph has a node `{args.site}`" + (f"; {near}" if near else ""))
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         )
         shown.append({"name": graph.name, **answer_data(answer)})
         console.print(console.paint("bold", f"{graph.name}: {len(graph.gm.graph.nodes)} nodes"))
-        for note in graph.uncertain:
+        for note in notes(graph):
             console.print(f"  read        {note}")
         text = lines(
             answer, top=args.top, everything=bool(args.rule or args.site), paint=console.paint
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         for line in text:
             console.print(line)
     console.add(graphs=shown)
-    return console.exit_code()
+    return console.exit_code() if len(graphs) == len(found) else Exit.USAGE
 
 
 def _has(graph: ReadGraph, node: str) -> bool:
