@@ -274,8 +274,18 @@ class Run:
     ) -> None:
         if winner.rule is loser.rule and loser.anchor in taken:
             return
-        problem = Problem("lost to rule", winner.rule.name)
-        self._refuse(loser.rule, loser.anchor, problem, matched=len(loser.calls))
+        rule, matched = loser.rule.rule, len(loser.calls)
+        self._keep(
+            Refusal(
+                rule.name,
+                loser.anchor.name,
+                RefusalKind.LOST,
+                winner.rule.rule.name,
+                None,
+                matched,
+                len(rule.match),
+            )
+        )
 
     def place(self, view: View, site: Site) -> Place | Problem:
         """Where the new nodes may stand in the graph as it is now."""
@@ -317,18 +327,15 @@ class Run:
         *,
         matched: int,
     ) -> None:
-        refusal = Refusal(
-            rule.name,
-            node.name,
-            RefusalKind(problem.kind),
-            problem.message,
-            label,
-            matched,
-            len(rule.rule.match),
-        )
-        known = self._refused.get((rule.name, node.name))
-        if known is None or known.matched <= matched:
-            self._refused[(rule.name, node.name)] = refusal
+        kind, calls = RefusalKind(problem.kind), len(rule.rule.match)
+        self._keep(Refusal(rule.name, node.name, kind, problem.message, label, matched, calls))
+
+    def _keep(self, refusal: Refusal) -> None:
+        """Of refusals of one rule at one node, the one that came closest counts."""
+        place = refusal.rule, refusal.node
+        known = self._refused.get(place)
+        if known is None or known.matched <= refusal.matched:
+            self._refused[place] = refusal
 
     def refused(self) -> Iterable[Refusal]:
         return self._refused.values()

@@ -58,9 +58,13 @@ class Binding:
     """Names of write-only arguments."""
     results: tuple[str, ...]
     """Names of call results: own returns, then mutated arguments."""
+    is_positional: bool
+    """A call is written with all arguments by position, in the order of the declaration."""
 
     def written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Call arguments in declaration order as the dispatcher takes them."""
+        if self.is_positional:
+            return tuple(args), {}
         named = dict(zip([a.name for a in self.arguments], args, strict=True))
         positional = [n for n in self.names if n not in self.keyword_only]
         keywords = {n: named[n] for n in self.names if n in self.keyword_only}
@@ -100,6 +104,7 @@ class Bindings:
         returns = len(decl.results)
         names = tuple([p.name for p in schema_order(decl)])
         mutated = tuple([p.name for p in params if p.kind in ("out", "inout")])
+        keyword_only = frozenset([p.name for p in params if p.keyword_only])
         return Binding(
             name,
             decl,
@@ -108,13 +113,14 @@ class Bindings:
             returns,
             mutated,
             1 if returns == 0 else 0,
-            frozenset([p.name for p in params if p.keyword_only]),
+            keyword_only,
             frozenset(names),
             {a.name: a.default for a in arguments if a.default is not _MISSING},
             frozenset([a.name for a in arguments if a.default is _MISSING]),
             tuple([(i, a.wants_float) for i, a in enumerate(arguments) if not a.is_plain]),
             tuple([p.name for p in params if p.kind == "out"]),
             (*[r.name for r in decl.results], *mutated),
+            not keyword_only and names == tuple([a.name for a in arguments]),
         )
 
     def _argument(self, param: ir.Param) -> Argument:

@@ -52,6 +52,7 @@ class Emitter:
         self._sizes = sizes
         self._fake_mode = fake_mode
         self._forward: dict[Any, fx.Node] = {}
+        self._names: dict[int, str] = {}
         self.written: Collection[Any] = ()
         """Memory that some call of the graph writes."""
 
@@ -60,6 +61,13 @@ class Emitter:
         while value in self._forward:
             value = self._forward[value]
         return value
+
+    def name_of(self, target: Any) -> str:
+        """What torch calls a new node of a target, before it is made unique."""
+        known = self._names.get(id(target))
+        if known is None:
+            known = self._names[id(target)] = self._graph._target_to_str(target)
+        return known
 
     def rewrite(self, site: Site, verdict: Verdict, place: Place) -> tuple[fx.Node, ...]:
         """Applies one site; returns the new nodes."""
@@ -459,7 +467,9 @@ class _Rewrite:
 
     def _call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         with self.graph.inserting_before(self.point):
-            node = self.graph.create_node("call_function", target)
+            node = self.graph.create_node(
+                "call_function", target, name=self.emitter.name_of(target)
+            )
         # Creating a node with arguments looks through them for symbolic sizes, in Python.
         if args:
             node.args = args

@@ -43,7 +43,7 @@ class Sizes:
         leading = {
             shape_of(value)[: max(1, value.dim() - 1)]
             for _, value in self._values
-            if isinstance(value, torch.Tensor)
+            if isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides
         }
         rows = {Dim.product(sizes).as_symbol() for sizes in leading if symbolic(sizes)}
         return frozenset(name for name in rows if name is not None)

@@ -73,7 +73,7 @@ class View:
         self._calls: dict[fx.Node, Any] = {}
         self._defs: dict[Any, Any] = {}
         self._shapes: dict[fx.Node, tuple[Size, ...] | None] = {}
-        self._stripped: tuple[dict[fx.Node, Any], dict[fx.Node, Any]] = ({}, {})
+        self._stripped: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         """What stands behind transparent nodes: exactly, and with leading dimensions regrouped."""
 
     # --- candidates ------------------------------------------------------------------------------
@@ -155,15 +155,17 @@ class View:
 
         With `regroup`, also behind reshapes of leading dimensions that keep the last one.
         """
-        if id(value.target) not in aten.NO_OP_IDS or not isinstance(value, fx.Node):
-            return self.canonical(value)
         known = self._stripped[regroup]
         found = known.get(value)
         if found is None:
-            source = self._behind(value, regroup)
-            found = value if source is None else self.strip(source, regroup=regroup)
-            known[value] = found
+            found = known[value] = self._strip(value, regroup)
         return found
+
+    def _strip(self, value: Any, regroup: bool) -> Any:
+        if id(value.target) not in aten.NO_OP_IDS or not isinstance(value, fx.Node):
+            return self.canonical(value)
+        source = self._behind(value, regroup)
+        return value if source is None else self.strip(source, regroup=regroup)
 
     def _behind(self, node: fx.Node, regroup: bool) -> Any | None:
         """What a node passes on unchanged, itself or at the end of reshapes that cancel out."""
