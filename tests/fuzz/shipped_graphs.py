@@ -10,7 +10,7 @@ from torch import fx
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.graphs import read
 from fusiondsl.ops.registry import register
-from fusiondsl.verify.examples import _Trial
+from fusiondsl.verify.examples import Trial
 from fusiondsl.verify.samples import NoSample
 from fusiondsl.verify.source_graph import NoSource, source_graph
 from tests.fuzz import oracle
@@ -58,7 +58,7 @@ def _of_rule(rng: Random) -> tuple[str, fx.GraphModule | None]:
     arch = rng.choice(_ARCHES)
     rules = shipped(arch)
     rule = rng.choice([rule for rule in rules.program.rules if rule.examples])
-    trial = _Trial(rules, rule, dict(rng.choice(rule.examples).bindings))
+    trial = Trial(rules, rule, dict(rng.choice(rule.examples).bindings))
     try:
         with oracle.on(arch):
             values = trial._choose(rule.where)

@@ -165,6 +165,27 @@ def test_without_chains_one_run_is_all() -> None:
     assert run.matches == (1,)
 
 
+def test_a_result_that_stays_may_be_rewritten_by_another_rule() -> None:
+    text = """
+    rule keeps(x: D[t.., H], by: int) {
+      match { n = lab.act(x); codes, scale = lab.group_codes(n, by) }
+      replace { n = n; codes, scale = lab.group_codes(lab.mix(n, [1]), by) }
+    }
+    rule takes(x: D[t..]) {
+      match { y = lab.act(x) }
+      replace { y = lab.other(x) }
+    }
+    """
+
+    def function(x: Tensor) -> Any:
+        n = L.act(x)
+        return (*L.group_codes(n, 32), n)
+
+    run = same_as_graph_pass(traced(function, X).gm, rules(text))
+    assert run.counts == {"keeps": 1, "takes": 1}
+    assert run.matches == (2,)
+
+
 # --- what the pass cannot do ---------------------------------------------------------------------
 
 
