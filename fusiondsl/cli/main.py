@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "apply": "apply rules to a graph dump",
     "graphs": "list the graphs in a log, a trace or another text",
     "why": "say why rules do not fire on a graph dump",
+    "audit": "list what a graph dump has fused, and what not",
     "ops": "list declared ops, or show one",
     "docs": "write a page for every rule and op",
     "schema": "print the JSON Schema of YAML rule files",

@@ -111,7 +111,7 @@ def _rule_data(rule: RuleAnswer) -> dict[str, Any]:
     return {
         "rule": rule.rule,
         "sites": [_site_data(site) for site in rule.sites],
-        "causes": [_cause_data(cause) for cause in rule.causes],
+        "causes": [cause_data(cause) for cause in rule.causes],
     }
 
 
@@ -121,17 +121,17 @@ def _site_data(site: SiteAnswer) -> dict[str, Any]:
         "fired": site.fired,
         "matched": site.matched,
         "calls": site.calls,
-        "causes": [_cause_data(cause) for cause in site.causes],
+        "causes": [cause_data(cause) for cause in site.causes],
         "edits": [_edit_data(edit) for edit in site.edits],
         "nodes": list(site.nodes),
         "source": site.source,
     }
 
 
-def _cause_data(cause: Cause) -> dict[str, Any]:
+def cause_data(cause: Cause) -> dict[str, Any]:
     data = {field.name: getattr(cause, field.name) for field in fields(cause)}
     data["span"] = None if cause.span is None else str(cause.span)
-    data["because"] = [_cause_data(inner) for inner in cause.because]
+    data["because"] = [cause_data(inner) for inner in cause.because]
     return data
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fusiondsl.engine.graph_pass import FusionPass
     from fusiondsl.engine.registration import Registration
-    from fusiondsl.engine.why import Answer
+    from fusiondsl.engine.why import Answer, Audit
 
 
 class CompiledRules:
@@ -98,6 +98,21 @@ class CompiledRules:
 
         inner = graph.graph if isinstance(graph, fx.GraphModule) else graph
         return why(self.compiled, self.plan, inner, tokens=tokens, rules=rules, site=site, top=top)
+
+    def audit(
+        self,
+        graph: fx.GraphModule | fx.Graph,
+        *,
+        tokens: range | None = None,
+        rules: Iterable[str] | None = None,
+    ) -> Audit:
+        """What the graph has fused, what the rules fuse, and what they do not, with the reason.
+
+        The graph is left as it is. `rules` are the names asked about, by default all.
+        """
+        from fusiondsl.engine.why import audit_of
+
+        return audit_of(self.why(graph, tokens=tokens, rules=rules, top=0))
 
     def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
         """A pass for Inductor's custom pass slots, with a content-based `uuid`."""

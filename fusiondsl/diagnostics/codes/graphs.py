@@ -1,4 +1,4 @@
-"""Codes FD600 to FD639: FX graphs given as text or in our saved form."""
+"""Codes FD600 to FD639: FX graphs as text or in our saved form, and contracts."""
 
 from __future__ import annotations
 
@@ -85,5 +85,19 @@ CODES: dict[str, CodeInfo] = {
     "FD630": CodeInfo(
         "declared extern op cannot be defined",
         "The schema snapshot of the op is not one torch accepts.",
+    ),
+    "FD631": CodeInfo(
+        "contract for an unknown rule",
+        "A contract names rules that are read together with it, or `*` for all that it does not "
+        "name. A name that no rule has would be a contract that always holds.",
+    ),
+    "FD632": CodeInfo(
+        "contract for an unknown graph",
+        "A contract names graphs that are audited: by name, by number as `#2`, or `*` for all that "
+        "no other key names.",
+    ),
+    "FD633": CodeInfo(
+        "not a number of sites",
+        "A contract counts sites: `rule: 2`, or `rule: {fires: 2, close: 1}`.",
     ),
 }

@@ -80,6 +80,16 @@ class SiteAnswer:
     whole: bool = True
     """No operation of the source is missing."""
 
+    @property
+    def is_near(self) -> bool:
+        """More than half of the source stands there, and the rule does not fire."""
+        return not self.fired and 2 * self.matched > self.calls
+
+    @property
+    def is_fused(self) -> bool:
+        """What the rule writes stands there."""
+        return not self.matched and any(c.code == "already-fused" for c in self.causes)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

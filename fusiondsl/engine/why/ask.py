@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import fx
 
+from fusiondsl import ir
 from fusiondsl.engine.apply import Plan, Run
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.report import Fired, Refusal
@@ -15,6 +16,7 @@ from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
 from fusiondsl.engine.why.causes import code_of, of_problem
 from fusiondsl.engine.why.edits import Trial, with_edits
+from fusiondsl.engine.why.fused import AlreadyFused
 from fusiondsl.engine.why.lenient import compile_leniently
 from fusiondsl.engine.why.scan import Place, Scan
 from fusiondsl.engine.why.show import model_line
@@ -63,6 +65,7 @@ class _Inquiry:
         self._lenient = compile_leniently(compiled)
         self._run = Run(compiled, plan, self._copy, tokens, rewrite=True)
         self._compiled = compiled
+        self._fused = AlreadyFused(compiled, graph)
 
     def answer(self) -> Answer:
         rules = self._lenient.compiled.rules
@@ -94,7 +97,7 @@ class _Inquiry:
 
     def _rule(self, name: str, places: list[Place], verdicts: _Verdicts) -> RuleAnswer:
         rule = next(r for r in self._compiled.program.rules if r.name == name)
-        sites = [s for place in places for s in verdicts.site(place)]
+        sites = _fired_once(s for place in places for s in verdicts.site(place))
         sites += verdicts.rest(rule, {s.node for s in sites})
         sites += self._fused_already(rule)
         if self._site is not None:
@@ -121,31 +124,17 @@ class _Inquiry:
             span=rule.span,
         )
 
-    def _fused_already(self, rule: Any) -> list[SiteAnswer]:
-        """Calls of the graph that are what the rule writes."""
-        written = {call.op for call in rule.replace if not call.op.startswith("prim.")}
-        written -= {call.op for call in rule.match}
-        bindings = self._compiled.bindings
-        found = []
-        for node in self._graph.nodes:
-            target = node.args[0] if _is_wrapper(node) else node.target
-            binding = bindings.of(target) if node.op == "call_function" else None
-            if binding is None or binding.name not in written:
-                continue
-            message = f"{node.name} is {binding.name} already"
+    def _fused_already(self, rule: ir.Rule) -> Iterator[SiteAnswer]:
+        """Where the graph has what the rule writes."""
+        for place in self._fused.places(rule):
+            first = place[0]
+            line = model_line(first.node)
+            message = f"{' and '.join(map(str, place))} already"
             cause = Cause(
-                "already-fused",
-                message,
-                node.name,
-                binding.name,
-                span=rule.span,
-                source=model_line(node),
+                "already-fused", message, first.node.name, first.op, span=rule.span, source=line
             )
-            count = len(rule.match)
-            found.append(
-                SiteAnswer(node.name, False, 0, count, (cause,), (), (node.name,), model_line(node))
-            )
-        return found
+            nodes = tuple(standing.node.name for standing in place)
+            yield SiteAnswer(first.node.name, False, 0, len(rule.match), (cause,), (), nodes, line)
 
 
 class _Verdicts:
@@ -227,12 +216,16 @@ def _told(refusal: Refusal, rule: CompiledRule, node: Any) -> Cause:
     return of_problem(problem, rule.rule, node, {})
 
 
-def _is_wrapper(node: fx.Node) -> bool:
-    return "auto_functionalized" in str(node.target) and bool(node.args)
-
-
 def _concerns(site: SiteAnswer, node: str) -> bool:
     return node == site.node or node in site.nodes or any(c.node == node for c in site.causes)
+
+
+def _fired_once(sites: Iterable[SiteAnswer]) -> list[SiteAnswer]:
+    """A site that fires is one, in however many ways it reads as the source."""
+    found: dict[object, SiteAnswer] = {}
+    for site in sites:
+        found.setdefault(site.node if site.fired else id(site), site)
+    return list(found.values())
 
 
 def _rank(site: SiteAnswer) -> tuple[bool, float, int]:

@@ -28,7 +28,7 @@ def lines(
     """
     far: list[str] = []
     for rule in answer.rules:
-        near = [site for site in rule.near if everything or 2 * site.matched > site.calls]
+        near = [site for site in rule.near if everything or site.is_near]
         if not near and not rule.fired and not everything:
             far.append(rule.rule)
             continue

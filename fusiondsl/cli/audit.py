@@ -1,0 +1,206 @@
+"""`fusiondsl audit`: what a graph dump still has to fuse, and contracts that say how much."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
+from fusiondsl.cli.exits import Exit
+from fusiondsl.cli.inputs import load_rules
+from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+from fusiondsl.cli.table import table
+
+if TYPE_CHECKING:
+    from fusiondsl.cli.console import Console
+    from fusiondsl.cli.options import Subparsers
+    from fusiondsl.engine.why import Audit, Failure, Region
+
+_HEADERS = ("rule", "fires", "already fused", "taken", "close")
+_STYLES = {"fires": "good", "already fused": "good", "not fused": "bad"}
+_WIDTH = 15
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "audit",
+        help="list what a graph dump has fused, and what not",
+        description="Reads the graphs of a dump and lists the regions that rules fuse, those that "
+        "are fused already, also by hand, and those that are not, with the first cause. A table "
+        "counts the sites of every rule. Exit code 1 where a contract of `--expect` does not hold.",
+        parents=[common()],
+    )
+    add_paths(parser)
+    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
+    parser.add_argument(
+        "--expect", metavar="FILE", help="YAML file with the site counts each graph must show"
+    )
+    parser.add_argument(
+        "--tokens",
+        type=token_range,
+        metavar="LO:HI",
+        help="token counts the graph runs with, both included",
+    )
+    add_target(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    console = console_of(args)
+    rules = load_rules(args)
+    from fusiondsl.engine import CompiledRules
+    from fusiondsl.engine.why import Contracts, failures, read_contracts
+
+    found = read_named(args.graph, rules.program)
+    contracts = Contracts(())
+    if args.expect is not None:
+        names = [rule.name for rule in rules.program.rules]
+        file = file_of(args.graph)
+        everything = found if file == args.graph else read_named(file, rules.program)
+        known = [(number, graph.name) for number, graph in everything]
+        contracts = read_contracts(args.expect, names, known)
+    compiled = CompiledRules(rules.program, rules.target)
+    graphs = readable(console, [graph for _, graph in found])
+    shown: list[dict[str, Any]] = []
+    failing: list[tuple[str, Failure]] = []
+    for number, graph in found:
+        if graph not in graphs:
+            continue
+        audit = compiled.audit(graph.gm, tokens=args.tokens)
+        shown.append({"name": graph.name, **audit_data(audit)})
+        console.print(console.paint("bold", f"{graph.name}: {_summary(audit)}"))
+        for note in notes(graph):
+            console.print(f"  {'read':{_WIDTH}}{note}")
+        for line in _lines(audit, console):
+            console.print(line)
+        mine = contracts.of(graph.name, number)
+        broken = list(failures(mine, audit))
+        failing += [(graph.name, failure) for failure in broken]
+        if args.expect is not None:
+            _verdict(console, broken, has_contract=bool(mine))
+        console.print()
+    console.add(graphs=shown)
+    if args.expect is not None:
+        console.add(failures=[_failure_data(name, failure) for name, failure in failing])
+    if len(graphs) < len(found):
+        return Exit.USAGE
+    return Exit.FINDINGS if failing else console.exit_code()
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def _summary(audit: Audit) -> str:
+    if not audit.regions:
+        return "no fusable region"
+    states = [(state, audit.count(state)) for state in _STYLES]
+    parts = ", ".join(f"{count} {state}" for state, count in states if count)
+    return f"{_counted(len(audit.regions), 'fusable region')}: {parts}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _lines(audit: Audit, console: Console) -> Iterator[str]:
+    """Every region, alike ones once, and the table."""
+    for rule, state in dict.fromkeys((r.rule, r.state) for r in audit.regions):
+        regions = [r for r in audit.regions if (r.rule, r.state) == (rule, state)]
+        yield from _alike(regions, console)
+    rows = [line for line in audit.coverage if not line.is_empty]
+    if rows:
+        yield ""
+        cells = [(r.rule, *map(str, (r.fires, r.fused, r.taken, r.close))) for r in rows]
+        yield table(_HEADERS, cells)
+    empty = [line.rule for line in audit.coverage if line.is_empty]
+    if empty:
+        yield f"near nowhere: {', '.join(empty)}"
+
+
+def _alike(regions: list[Region], console: Console) -> Iterator[str]:
+    from fusiondsl.engine.why.answer import groups_of
+
+    first = regions[0]
+    word = f"{first.state:{_WIDTH}}"
+    for group in groups_of(region.site for region in regions):
+        site = group.first
+        more = f" and {_counted(len(group.sites) - 1, 'more site')}" if group.sites[1:] else ""
+        part = f" ({site.matched} of {_counted(site.calls, 'op')})" if site.matched else ""
+        line = f", {site.source}" if site.source else ""
+        painted = console.paint(_STYLES[first.state], word)
+        yield f"  {painted}{first.rule} at {site.node}{more}{part}{line}"
+        mine = [region for region in regions if region.site in group.sites]
+        if mine[0].cause is not None:
+            yield f"  {'':{_WIDTH}}{_cause_text(mine[0])}"
+        also = dict.fromkeys(rule for region in mine for rule in region.also)
+        if also:
+            yield f"  {'':{_WIDTH}}close as well: {', '.join(also)}"
+
+
+def _cause_text(region: Region) -> str:
+    cause = region.cause
+    assert cause is not None
+    label = f" [{cause.label}]" if cause.label else ""
+    others = len(region.site.causes) - 1
+    more = f" (and {_counted(others, 'more cause')})" if others else ""
+    return f"{cause.code}{label}: {cause.message}{more}"
+
+
+def _verdict(console: Console, broken: list[Failure], *, has_contract: bool) -> None:
+    """Each count that is another one as a line taken away and a line put in."""
+    if not has_contract:
+        console.print("contract: none for this graph")
+        return
+    if not broken:
+        console.print(f"contract: {console.paint('good', 'holds')}")
+        return
+    console.print(f"contract: {console.paint('bad', 'does not hold')}")
+    for failure in broken:
+        wanted = f"{failure.rule}: {_told(failure, failure.wanted)} ({failure.span})"
+        console.print(console.paint("bad", f"  - {wanted}"))
+        found = f"{failure.rule}: {_told(failure, failure.number)}"
+        console.print(console.paint("good", f"  + {found}"))
+
+
+def _told(failure: Failure, number: int) -> str:
+    return _counted(number, "site") if failure.of == "sites" else f"{failure.of} {number}"
+
+
+# --- as data -------------------------------------------------------------------------------------
+
+
+def audit_data(audit: Audit) -> dict[str, Any]:
+    return {
+        "regions": [_region_data(region) for region in audit.regions],
+        "coverage": [asdict(line) for line in audit.coverage],
+    }
+
+
+def _region_data(region: Region) -> dict[str, Any]:
+    from fusiondsl.cli.why import cause_data
+
+    site = region.site
+    return {
+        "rule": region.rule,
+        "state": region.state,
+        "node": site.node,
+        "nodes": list(site.nodes),
+        "source": site.source,
+        "matched": site.matched,
+        "calls": site.calls,
+        "cause": None if region.cause is None else cause_data(region.cause),
+        "also": list(region.also),
+    }
+
+
+def _failure_data(graph: str, failure: Failure) -> dict[str, Any]:
+    return {
+        "graph": graph,
+        "rule": failure.rule,
+        "of": failure.of,
+        "wanted": failure.wanted,
+        "found": failure.number,
+        "span": str(failure.span),
+    }
