@@ -15,7 +15,7 @@ from fusiondsl.graphs import read
 from fusiondsl.resources import patterns_root
 from fusiondsl.rules import load_source
 from tests.graphs.test_reader import CASES, INDEX
-from tests.graphs.test_shipped_rules import FACTS, FEW
+from tests.graphs.test_shipped_rules import FACTS, FEW, FIRES
 from tests.properties.graphs import random_graphs
 from tests.why.test_agreement import CHECKS, Drawn, all_rules
 
@@ -47,6 +47,15 @@ def broken(rules: CompiledRules, graph: Path, contract: Path, tokens: range | No
 def test_real_graphs(stem: str, shipped: CompiledRules) -> None:
     tokens = FEW.get(stem, range(1, 2049))
     assert broken(shipped, CASES / f"{stem}.txt", CONTRACTS / f"{stem}.yaml", tokens) == []
+
+
+@pytest.mark.parametrize("stem", sorted(FIRES))
+def test_what_was_rewritten_is_fused_already(stem: str, shipped: CompiledRules) -> None:
+    (found,) = read(CASES / f"{stem}.txt", program=shipped.program)
+    shipped.apply(found.gm, tokens=FEW.get(stem, range(1, 2049)))
+    audit = shipped.audit(found.gm)
+    assert fused(audit) == FIRES[stem]
+    assert audit.count("fires") == 0
 
 
 def test_every_contract_has_its_graph_and_a_reason() -> None:
@@ -162,6 +171,37 @@ def test_what_is_fused_already(lines: tuple[str, ...], expected: dict[str, int])
     assert audit.count("fires") == 0
 
 
+ZEROS = """\
+extern op mine.c(x: D[t.., H]) -> D[t.., H]
+extern op mine.sum(x: D[t.., H], r: D[t.., H]) -> D[t.., H]
+rule alone(x: D[t.., H]) {
+  match { y = mine.c(x) }
+  replace { y = mine.sum(x, zeros_like(x)) }
+}
+rule with_sum(x: D[t.., H], r: D[t.., H]) {
+  match { y = mine.c(x + r) }
+  replace { y = mine.sum(x, r) }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "rule"),
+    [
+        ("aten.full.default([4, 8], 0, dtype = torch.float32)", "alone"),
+        ("aten.neg.default(x)", "with_sum"),
+    ],
+)
+def test_no_input_of_a_rule_is_a_constant(made: str, rule: str) -> None:
+    rules = load_source(ZEROS).compile()
+    gm = graph(
+        rules,
+        f"r: {OUT} = torch.ops.{made}",
+        f"y: {OUT} = torch.ops.mine.sum.default(x, r)",
+    )
+    assert fused(rules.audit(gm)) == {rule: 1}
+
+
 def test_what_a_rule_has_fused_is_fused_for_it_alone() -> None:
     rules = load_source(PACK).compile()
     gm = graph(
@@ -205,6 +245,7 @@ def test_an_audit_counts_what_apply_does(drawn: Drawn) -> None:
     counts = rules.apply(copied).counts
     assert {line.rule: line.fires for line in audit.coverage if line.fires} == counts
     assert audit.count("fires") == sum(counts.values())
+    assert fused(rules.audit(copied)) == counts
     nodes = [
         n for region in audit.regions if region.state == "not fused" for n in region.site.nodes
     ]

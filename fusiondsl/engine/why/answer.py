@@ -79,6 +79,8 @@ class SiteAnswer:
     """The line in the model of `node`."""
     whole: bool = True
     """No operation of the source is missing."""
+    part: float = 1.0
+    """How much of the source stands there; views, slices and the like weigh less than ops."""
 
     @property
     def is_near(self) -> bool:

@@ -184,6 +184,7 @@ class _Verdicts:
             (),
             place.nodes,
             model_line(place.source),
+            part=place.part,
         )
 
     def rest(self, rule: Any, known: set[str]) -> list[SiteAnswer]:

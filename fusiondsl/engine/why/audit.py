@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
+from fusiondsl.engine.why.scan import NEAR
 
 FIRES, FUSED, OPEN = "fires", "already fused", "not fused"
 
@@ -105,7 +106,8 @@ def _is_taken(site: SiteAnswer) -> bool:
 
 
 def _is_close(site: SiteAnswer) -> bool:
-    return site.is_near and not _is_taken(site)
+    """Where only views and slices stand, nothing can be fused."""
+    return site.is_near and site.part >= NEAR and not _is_taken(site)
 
 
 def _regions(settled: list[Region], close: list[tuple[str, SiteAnswer]]) -> Iterable[Region]:

@@ -13,8 +13,10 @@ from torch._ops import OpOverload
 
 from fusiondsl import ir
 from fusiondsl.dims.expr import Literal, Name
+from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.mutation import VALUES
+from fusiondsl.engine.recipe import CREATIONS
 from fusiondsl.engine.view import View
 from fusiondsl.graphs.opaque import OpaqueOp
 
@@ -54,7 +56,7 @@ class AlreadyFused:
         if not written:
             return
         sources = frozenset(self._torch_name(op) for op in matched)
-        search = _Search(self, written, sources, _made_by_primitives(rule))
+        search = _Search(self, rule, written, sources)
         taken: set[fx.Node] = set()
         for first in self.calls(written[0].op):
             found = search.from_first(first)
@@ -121,16 +123,16 @@ class _Search:
     def __init__(
         self,
         graph: AlreadyFused,
+        rule: ir.Rule,
         written: list[ir.Call],
         sources: frozenset[str | None],
-        free: frozenset[str],
     ) -> None:
         self._graph = graph
         self._written = written
         self._sources = sources
         """Torch ops of the rule's source: an op cannot be both."""
-        self._free = free
-        """Names that stand for a view or another primitive: anything may be there."""
+        self._primitives = _made_by_primitives(rule)
+        self._tensors = {p.name: p.type for p in rule.params if isinstance(p.type, ir.TensorType)}
 
     def from_first(self, first: Standing) -> tuple[Standing, ...] | None:
         bound = self._fits(self._written[0], first, {})
@@ -161,7 +163,7 @@ class _Search:
         names = dict(bound)
         for position, (operand, item) in enumerate(zip(call.args, standing.args, strict=True)):
             if isinstance(operand, ir.Ref):
-                if not self._binds(names, operand.name, item):
+                if not self._reads(names, operand.name, item):
                     return None
             elif _is_literal(operand) and not _same(item, self._literal(call, position)):
                 return None
@@ -174,8 +176,25 @@ class _Search:
     def _literal(self, call: ir.Call, position: int) -> Any:
         return self._graph.constant(call.op, position, call.args[position])
 
+    def _reads(self, names: dict[str, Any], name: str, item: Any) -> bool:
+        """An argument may be what the rule has there: as in matching, no input is a constant."""
+        if self._primitives.get(name) in CREATIONS:
+            return self._is_constant(item)
+        declared = self._tensors.get(name)
+        if declared is not None and (
+            self._is_constant(item) or (item is None and not declared.optional)
+        ):
+            return False
+        return self._binds(names, name, item)
+
+    def _is_constant(self, item: Any) -> bool:
+        """`zeros_like` and the like, which a rule writes itself."""
+        value = self._graph.view.strip(item, regroup=True) if isinstance(item, VALUES) else item
+        return isinstance(value, fx.Node) and id(value.target) in aten.ALLOCATION_IDS
+
     def _binds(self, names: dict[str, Any], name: str, item: Any) -> bool:
-        if name in self._free or item is _UNSEEN or item is _FIXED:
+        # Behind a view or a cast that the rule writes anything may stand.
+        if name in self._primitives or item is _UNSEEN or item is _FIXED:
             return True
         value = self._graph.view.strip(item, regroup=True) if isinstance(item, VALUES) else item
         known = names.setdefault(name, value)
@@ -197,10 +216,10 @@ def torch_name(node: fx.Node) -> str | None:
     return target.torch_name if isinstance(target, OpaqueOp) else None
 
 
-def _made_by_primitives(rule: ir.Rule) -> frozenset[str]:
-    """Names of `replace` that are views, casts or slices of something."""
+def _made_by_primitives(rule: ir.Rule) -> dict[str, str]:
+    """Names of `replace` that are views, casts, slices or constants, with the primitive."""
     primitives = (call for call in rule.replace if call.op.startswith("prim."))
-    return frozenset(name for call in primitives for name in call.results if name is not None)
+    return {name: call.op for call in primitives for name in call.results if name is not None}
 
 
 def _arguments(decl: ir.OpDecl, impl: ir.Impl, node: fx.Node) -> tuple[Any, ...] | None:

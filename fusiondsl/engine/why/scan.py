@@ -52,6 +52,8 @@ class Place:
     source: Any
     whole: bool
     """No call is missing."""
+    part: float
+    """How much of the source is there, by weight."""
 
 
 class Scan:
@@ -153,6 +155,7 @@ class Scan:
             tuple(dict.fromkeys(nodes)),
             calls[0].node,
             whole,
+            _part(sketch, assignment),
         )
 
     def _refusals(
