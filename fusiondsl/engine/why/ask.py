@@ -15,7 +15,7 @@ from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
 from fusiondsl.engine.why.causes import code_of, of_problem
-from fusiondsl.engine.why.edits import Trial, with_edits
+from fusiondsl.engine.why.edits import Runs, Trial, with_edits
 from fusiondsl.engine.why.fused import AlreadyFused
 from fusiondsl.engine.why.lenient import compile_leniently
 from fusiondsl.engine.why.scan import Place, Scan
@@ -66,10 +66,12 @@ class _Inquiry:
         self._run = Run(compiled, plan, self._copy, tokens, rewrite=True)
         self._compiled = compiled
         self._fused = AlreadyFused(compiled, graph)
+        self._scans: dict[str, Scan] = {}
+        self._places: dict[str, list[Place]] = {}
+        self._edits = Runs(graph, self._holds)
 
     def answer(self) -> Answer:
         rules = self._lenient.compiled.rules
-        places: dict[str, list[Place]] = {}
         for level in range(max((rule.stratum for rule in rules), default=-1) + 1):
             mine = [r for r in rules if r.stratum == level and self._is_asked(r.name)]
             if mine and self._run.fake_mode is not None:
@@ -77,7 +79,8 @@ class _Inquiry:
                 scan = Scan(
                     self._lenient.compiled, self._copy, self._tokens, run.fake_mode, run.shape_env
                 )
-                places.update({rule.name: scan.places(rule) for rule in mine})
+                self._scans.update({rule.name: scan for rule in mine})
+                self._places.update({rule.name: scan.places(rule) for rule in mine})
             if level < len(self._plan.strata):
                 self._run.stratum(self._plan.strata[level])
         done = {(fired.rule, fired.node): fired for fired in self._run.fired}
@@ -86,7 +89,7 @@ class _Inquiry:
         program = self._compiled.program
         return Answer(
             tuple(
-                self._rule(rule.name, places.get(rule.name, []), verdicts)
+                self._rule(rule.name, verdicts)
                 for rule in program.rules
                 if self._is_asked(rule.name)
             )
@@ -95,8 +98,9 @@ class _Inquiry:
     def _is_asked(self, rule: str) -> bool:
         return self._asked is None or rule in self._asked
 
-    def _rule(self, name: str, places: list[Place], verdicts: _Verdicts) -> RuleAnswer:
+    def _rule(self, name: str, verdicts: _Verdicts) -> RuleAnswer:
         rule = next(r for r in self._compiled.program.rules if r.name == name)
+        places = self._places.get(name, ())
         sites = _fired_once(s for place in places for s in verdicts.site(place))
         sites += verdicts.rest(rule, {s.node for s in sites})
         sites += self._fused_already(rule)
@@ -107,7 +111,12 @@ class _Inquiry:
             causes = tuple(self._nowhere(name))
         answer = RuleAnswer(name, tuple(sorted(sites, key=_rank)), causes, span=rule.span)
         trial = Trial(self._compiled.program, self._compiled.target, self._tokens, name)
-        return with_edits(answer, trial, self._graph, self._top)
+        return with_edits(answer, trial, self._edits, self._top)
+
+    def _holds(self, rule: str, node: str, tokens: range) -> bool:
+        """Whether the conditions of a rule may hold at a node for a range of tokens."""
+        places = [p for p in self._places.get(rule, ()) if p.anchor == node and p.whole]
+        return not places or any(self._scans[rule].holds(p, tokens) for p in places)
 
     def _nowhere(self, name: str) -> Iterable[Cause]:
         """What to say of a rule that is near nowhere."""

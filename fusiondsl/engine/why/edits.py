@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import fx
 
@@ -47,13 +47,44 @@ class Trial:
         rules = tuple(rule if r.name == self.rule else r for r in self.program.rules)
         return replace(self, program=replace(self.program, rules=rules))
 
-    def fired(self, graph: fx.Graph) -> frozenset[str]:
-        """Where the rule fires in a copy of the graph."""
+
+class Runs:
+    """What fires in copies of one graph; trials that ask the same are one run."""
+
+    def __init__(self, graph: fx.Graph, holds: Holds) -> None:
+        self._graph = graph
+        self._holds = holds
+        self._known: dict[Any, tuple[ir.Program, frozenset[tuple[str, str]]]] = {}
+
+    def fired(self, trial: Trial) -> frozenset[str]:
+        """Where the rule of a trial fires."""
+        facts = tuple(trial.target.known().items())
+        key = (id(trial.program), facts, trial.tokens)
+        if key not in self._known:
+            # With the program, so that its id stays its own.
+            self._known[key] = trial.program, self._run(trial)
+        return frozenset(node for rule, node in self._known[key][1] if rule == trial.rule)
+
+    def _run(self, trial: Trial) -> frozenset[tuple[str, str]]:
         from fusiondsl.engine.why.ask import copy_of
 
-        compiled = compile_program(self.program, self.target)
-        report = apply(compiled, build_plan(compiled), copy_of(graph), tokens=self.tokens)
-        return frozenset(site.node for site in report.fired if site.rule == self.rule)
+        compiled = compile_program(trial.program, trial.target)
+        copied = copy_of(self._graph)
+        report = apply(compiled, build_plan(compiled), copied, tokens=trial.tokens)
+        return frozenset((site.rule, site.node) for site in report.fired)
+
+    def may_fire(self, tried: Trial, before: Trial, site: SiteAnswer) -> bool:
+        """The target does not rule the rule out, nor the range of tokens: both are cheap to ask."""
+        if Compiler(tried.program, tried.target).refused(tried.edited) is not None:
+            return False
+        if tried.tokens is None or tried.tokens == before.tokens:
+            return True
+        same = tried.edited == before.edited and tried.target == before.target
+        return not same or self._holds(tried.rule, site.node, tried.tokens)
+
+
+Holds: TypeAlias = Callable[[str, str, range], bool]
+"""Whether the conditions of a rule may hold at a node for a range of tokens."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +95,11 @@ class Change:
     make: Callable[[Trial], Trial]
 
 
-def with_edits(answer: RuleAnswer, trial: Trial, graph: fx.Graph, top: int) -> RuleAnswer:
+def with_edits(answer: RuleAnswer, trial: Trial, runs: Runs, top: int) -> RuleAnswer:
     """The answer with edits that were seen to work, for its first kinds of near miss."""
     edits: dict[str, tuple[Edit, ...]] = {}
     for group in answer.groups[:top]:
-        found = _working(group.first, trial, graph)
+        found = _working(group.first, trial, runs)
         if found is not None:
             made, fired = found
             edits.update((site.node, made) for site in group.sites if site.node in fired)
@@ -79,7 +110,7 @@ def with_edits(answer: RuleAnswer, trial: Trial, graph: fx.Graph, top: int) -> R
 
 
 def _working(
-    site: SiteAnswer, trial: Trial, graph: fx.Graph
+    site: SiteAnswer, trial: Trial, runs: Runs
 ) -> tuple[tuple[Edit, ...], frozenset[str]] | None:
     """The first combination of one change for each cause with which the rule fires there."""
     choices = [list(changes(cause, trial)) for cause in site.causes]
@@ -89,17 +120,12 @@ def _working(
         tried = trial
         for change in dict.fromkeys(combination):
             tried = change.make(tried)
-        if not _may_fire(tried) or not _as_sound(tried, trial):
+        if not runs.may_fire(tried, trial, site) or not _as_sound(tried, trial):
             continue
-        fired = tried.fired(graph)
+        fired = runs.fired(tried)
         if site.node in fired:
             return tuple(dict.fromkeys(change.edit for change in combination)), fired
     return None
-
-
-def _may_fire(trial: Trial) -> bool:
-    """The target does not rule the rule out; asked first, because it is cheap."""
-    return Compiler(trial.program, trial.target).refused(trial.edited) is None
 
 
 def _as_sound(tried: Trial, before: Trial) -> bool:

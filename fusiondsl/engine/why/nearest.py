@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from torch import fx
 
 from fusiondsl.engine.match import orders
-from fusiondsl.engine.mutation import UNKNOWN, VALUES, Version
+from fusiondsl.engine.mutation import VALUES, Version
 from fusiondsl.engine.pattern import (
     CAPTURE,
     INNER,
@@ -22,6 +23,7 @@ from fusiondsl.engine.pattern import (
 )
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import View
+from fusiondsl.engine.why.lookups import WIDE, Beyond
 from fusiondsl.engine.why.sketch import Sketch
 
 ALTERNATIVES = 6
@@ -30,10 +32,6 @@ _ABOUT = 0.6
 """How much worse than the best one of these may be."""
 BUDGET = 200
 """Calls tried from one start."""
-HOPS = 3
-"""Operations in between that are looked behind."""
-_WIDE = 8
-"""Readers and operands looked at for each of these."""
 
 MISSING, BETWEEN, WRITTEN, CONSTANT, OTHER, KIND, SPELLING = range(7)
 _COSTS = {BETWEEN: 0.5, WRITTEN: 0.45, CONSTANT: 0.3, OTHER: 0.55, KIND: 0.55, SPELLING: 0.0}
@@ -78,9 +76,9 @@ class Assignment:
 class Graph(Protocol):
     """Where calls come from: the engine's recogniser, and what nearly is a call of an op."""
 
-    def producers(self, value: Any, result: int, op: str) -> Any: ...
+    def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]: ...
 
-    def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]: ...
+    def consumers(self, value: Any, position: int, op: str) -> Sequence[Recognised]: ...
 
     def almost(
         self, value: Any, result: int, op: str
@@ -91,6 +89,10 @@ class Graph(Protocol):
         self, value: Any, position: int, op: str
     ) -> Iterator[tuple[Recognised, Version]]:
         """Calls that read, as argument `position`, what a write has left of a value."""
+
+    def behind(self, value: Any) -> Beyond: ...
+
+    def ahead(self, value: Any) -> Beyond: ...
 
     def occurs(self, op: str) -> bool:
         """Whether the graph has the operations for some spelling of an op."""
@@ -108,10 +110,12 @@ class Nearest:
         self._graph = graph
         self._finals: list[Assignment] = []
         self._left = 0
+        self._most = inf
         self._about = _ABOUT if sketch.has_sizes else 0.0
 
-    def around(self, index: int, call: Recognised) -> list[Assignment]:
-        """Assignments in which `call` is call `index` of the body, best first."""
+    def around(self, index: int, call: Recognised, most: float = inf) -> list[Assignment]:
+        """Assignments in which `call` is call `index` of the body, best first; none over `most`."""
+        self._most = most
         self._finals = []
         self._left = BUDGET
         size = max(self._sketch.path.size, 1)
@@ -228,7 +232,9 @@ class Nearest:
             self._finals = sorted([*kept, final], key=lambda a: a.cost)[:ALTERNATIVES]
 
     def _may_win(self, cost: float) -> bool:
-        return not self._finals or cost < self._finals[0].cost + self._about
+        if not self._finals:
+            return cost <= self._most
+        return cost < self._finals[0].cost + self._about
 
     def _is_open(self, state: Assignment, index: int) -> bool:
         return index not in state.calls and index not in state.given_up
@@ -263,7 +269,7 @@ class Nearest:
             gap = Gap(SPELLING, index, value, reasons=reasons)
             yield from self._bound(_with(state, gap, cost), index, call)
         name = self._sketch.names[slot]
-        for behind, between in self._behind(value) if self._graph.occurs(op) else ():
+        for behind, between in self._graph.behind(value) if self._graph.occurs(op) else ():
             calls = self._graph.producers(behind, result, op)
             if op == "prim.view":
                 calls = [call for call in calls if call.nodes]
@@ -281,7 +287,7 @@ class Nearest:
         op = self._sketch.body[index].op
         value = self._view.strip(state.slots[slot], regroup=True)
         calls = [c for c in self._graph.consumers(value, position, op) if not _bound(state, c)]
-        for call in calls[:_WIDE]:
+        for call in calls[:WIDE]:
             yield from self._bound(state, index, call)
         if any(call.nodes for call in calls):
             return
@@ -295,7 +301,7 @@ class Nearest:
                 gap = Gap(WRITTEN, index, value, name=name, between=(version.writer,))
                 for way in self._bound(_with(state, gap, _COSTS[WRITTEN]), index, call):
                     yield _without_echo(way, index, position)
-        for ahead, between in self._ahead(value):
+        for ahead, between in self._graph.ahead(value):
             for call in self._graph.consumers(ahead, position, op):
                 if _bound(state, call) or not call.nodes:
                     continue
@@ -321,49 +327,6 @@ class Nearest:
 
     def _passes(self, node: fx.Node) -> bool:
         return self._view.strip(node, regroup=True) is not node
-
-    def _behind(self, value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """What a value is computed from, nearest first, with what stands in between."""
-        waiting: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
-        seen = {value}
-        while waiting:
-            item, between = waiting.pop(0)
-            if len(between) >= HOPS:
-                continue
-            for source in self._sources(item):
-                if source in seen:
-                    continue
-                seen.add(source)
-                chain = (item, *between)
-                yield source, chain
-                waiting.append((source, chain))
-
-    def _sources(self, item: Any) -> list[Any]:
-        if isinstance(item, Version):
-            before = item.node
-            if item.index == UNKNOWN or self._view.define(before) is not None:
-                return [self._view.strip(before)]
-            return []
-        if not isinstance(item, fx.Node) or item.op != "call_function":
-            return []
-        sources = [self._view.read(item, node) for node in item.all_input_nodes[:_WIDE]]
-        return [self._view.strip(source) for source in sources]
-
-    def _ahead(self, value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-        """What is computed from a value, nearest first, with what stands in between."""
-        waiting: list[tuple[Any, tuple[fx.Node, ...]]] = [(value, ())]
-        seen = {value}
-        while waiting:
-            item, between = waiting.pop(0)
-            if len(between) >= HOPS:
-                continue
-            for user in list(item.users)[:_WIDE]:
-                if user in seen or user.op != "call_function":
-                    continue
-                seen.add(user)
-                chain = (*between, user)
-                yield user, chain
-                waiting.append((user, chain))
 
 
 def _with(state: Assignment, gap: Gap, cost: float) -> Assignment:

@@ -17,6 +17,7 @@ from fusiondsl.engine.recognise import Recogniser, apply_direct
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
 from fusiondsl.engine.why.answer import Cause
+from fusiondsl.engine.why.lookups import Beyond, Lookups
 from fusiondsl.engine.why.show import model_line, value_text
 from fusiondsl.engine.why.spelled import Spellings
 
@@ -68,16 +69,23 @@ class Readings:
 
     def __init__(self, compiled: Compiled, view: TolerantView, check: FormCheck) -> None:
         self.recogniser = Recogniser(view, compiled.forms, check)
-        self._spellings = Spellings(compiled, view, self.recogniser)
+        self._lookups = Lookups(view, self.recogniser)
+        self._spellings = Spellings(compiled, view, self._lookups, self.recogniser)
         self._compiled = compiled
         self._view = view
         self._check = check
 
     def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
-        return self.recogniser.producers(value, result, op)
+        return self._lookups.producers(value, result, op)
 
-    def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
-        return self.recogniser.consumers(value, position, op)
+    def consumers(self, value: Any, position: int, op: str) -> Sequence[Recognised]:
+        return self._lookups.consumers(value, position, op)
+
+    def behind(self, value: Any) -> Beyond:
+        return self._lookups.behind(value)
+
+    def ahead(self, value: Any) -> Beyond:
+        return self._lookups.ahead(value)
 
     def occurs(self, op: str) -> bool:
         return self.recogniser.occurs(op)

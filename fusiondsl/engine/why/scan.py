@@ -54,6 +54,7 @@ class Place:
     """No call is missing."""
     part: float
     """How much of the source is there, by weight."""
+    site: Site
 
 
 class Scan:
@@ -74,8 +75,15 @@ class Scan:
         check = FormCheck(compiled, shape_env, signatures)
         self._readings = Readings(compiled, self._view, check)
         sizes = Sizes(graph)
-        self._examiner = Examiner(compiled, shape_env, fake_mode, sizes, tokens, signatures, known)
+
+        def examiner_for(tokens: range | None) -> Examiner:
+            return Examiner(compiled, shape_env, fake_mode, sizes, tokens, signatures, known)
+
+        self._examiner_for = examiner_for
+        self._examiner = examiner_for(tokens)
+        self._examiners: dict[range, Examiner] = {}
         self._calls: dict[str, list[Recognised]] = {}
+        self._places: dict[Assignment, Place] = {}
         self._graph = graph
 
     @cached_property
@@ -139,12 +147,19 @@ class Scan:
     # --- everything that is in the way -----------------------------------------------------------
 
     def _place(self, rule: CompiledRule, sketch: Sketch, assignment: Assignment) -> Place:
+        found = self._places.get(assignment)
+        if found is None:
+            found = self._places[assignment] = self._placed(rule, sketch, assignment)
+        return found
+
+    def _placed(self, rule: CompiledRule, sketch: Sketch, assignment: Assignment) -> Place:
         order = rule.path.order
         first = next(assignment.calls[i].node for i in order if i in assignment.calls)
         calls = [assignment.calls.get(i) or absent(sketch.body[i].op, first) for i in order]
         whole = len(assignment.calls) == len(order)
         causes = Teller(sketch, assignment, self.spellings).causes()
-        found = [*causes, *self._refusals(rule, assignment, calls, whole=whole)]
+        site = self._site(rule, assignment, calls)
+        found = [*causes, *self._refusals(site, assignment, whole=whole)]
         nodes = [n.name for call in assignment.calls.values() for n in call.nodes]
         return Place(
             rule,
@@ -156,15 +171,25 @@ class Scan:
             calls[0].node,
             whole,
             _part(sketch, assignment),
+            site,
         )
 
-    def _refusals(
-        self, rule: CompiledRule, assignment: Assignment, calls: list[Recognised], *, whole: bool
-    ) -> Iterator[Cause]:
+    def _site(self, rule: CompiledRule, assignment: Assignment, calls: list[Recognised]) -> Site:
         slots = assignment.slots
         known = tuple(None if slot is UNSET else slot for slot in slots)
         site = draft(self._view, rule, known, tuple(calls))
         site.slots = tuple(slots)
+        return site
+
+    def holds(self, place: Place, tokens: range) -> bool:
+        """Whether the conditions hold for a range of tokens, as far as they can be asked."""
+        if tokens not in self._examiners:
+            self._examiners[tokens] = self._examiner_for(tokens)
+        problems = self._examiners[tokens].problems(place.site, whole=False)
+        return not any(problem.kind.startswith("predicate") for problem in problems)
+
+    def _refusals(self, site: Site, assignment: Assignment, *, whole: bool) -> Iterator[Cause]:
+        rule = site.rule
         passed = {node.name for gap in assignment.gaps for node in gap.between}
         clean = whole and not assignment.gaps
         for problem in self._problems(site, whole=whole, clean=clean):
@@ -172,7 +197,7 @@ class Scan:
                 continue
             if problem.kind == "effect":
                 problem = replace(problem, about=_name_of(site, problem.about))
-            cause = of_problem(problem, rule.rule, calls[0].node, self._nodes)
+            cause = of_problem(problem, rule.rule, site.anchor, self._nodes)
             node = self._nodes.get(cause.node or "")
             place = -1 if node is None else site.own.get(node, -1)
             if cause.code == "extra-user" and place >= 0:

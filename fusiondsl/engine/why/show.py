@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -63,10 +64,27 @@ def several(texts: Iterable[str]) -> str:
 
 def model_line(node: Any) -> str | None:
     """The innermost line of the model that made a node, `file.py:12 in forward: x = ...`."""
+    frame = innermost_frame(node)
+    return None if frame is None else _in_short(frame)
+
+
+def innermost_frame(node: Any) -> str | None:
+    """That line as a stack trace has it."""
     node = node.writer if isinstance(node, Version) else node
     trace = node.meta.get("stack_trace") if isinstance(node, fx.Node) else None
-    frames = _FRAME.findall(trace) if isinstance(trace, str) else []
-    if not frames:
+    return _last_frame(trace) if isinstance(trace, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _last_frame(trace: str) -> str | None:
+    found = [match[0] for match in _FRAME.finditer(trace)]
+    return found[-1] if found else None
+
+
+@lru_cache(maxsize=4096)
+def _in_short(frame: str) -> str | None:
+    found = _FRAME.fullmatch(frame)
+    if found is None:
         return None
-    file, line, function, code = frames[-1]
+    file, line, function, code = found.groups()
     return f"{file}:{line} in {function}" + (f": {code.strip()}" if code.strip() else "")

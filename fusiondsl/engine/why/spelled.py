@@ -15,6 +15,7 @@ from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import View
 from fusiondsl.engine.why.answer import Cause
 from fusiondsl.engine.why.causes import Teller
+from fusiondsl.engine.why.lookups import Beyond, Lookups
 from fusiondsl.engine.why.nearest import Assignment, Nearest
 from fusiondsl.engine.why.sketch import Sketch
 
@@ -32,10 +33,12 @@ Spelled = tuple[Recognised, tuple[Cause, ...], float]
 class Spellings:
     """Forms of several operations in one graph."""
 
-    def __init__(self, compiled: Compiled, view: View, recogniser: Recogniser) -> None:
+    def __init__(
+        self, compiled: Compiled, view: View, lookups: Lookups, recogniser: Recogniser
+    ) -> None:
         self._compiled = compiled
         self._view = view
-        self._graph = _Exact(recogniser)
+        self._graph = _Exact(lookups, recogniser)
         self._sketches: dict[int, Sketch] = {}
         self._known: dict[tuple[Any, int, str], Spelled | None] = {}
 
@@ -53,8 +56,9 @@ class Spellings:
                 continue
             sketch = self._sketch(form)
             first = sketch.path.order[0]
+            nearest = Nearest(sketch, self._view, self._graph)
             for call in self._graph.producers(value, 0, sketch.path.op):
-                for assignment in Nearest(sketch, self._view, self._graph).around(first, call)[:1]:
+                for assignment in nearest.around(first, call, _WORST)[:1]:
                     if self._is_near(sketch, assignment):
                         yield self._spelled(form, sketch, assignment)
 
@@ -115,19 +119,26 @@ def _as_call(form: BodyForm, sketch: Sketch, assignment: Assignment) -> Recognis
 class _Exact:
     """Calls as the recogniser has them: within a form nothing else is looked for."""
 
-    def __init__(self, recogniser: Recogniser) -> None:
+    def __init__(self, lookups: Lookups, recogniser: Recogniser) -> None:
+        self._lookups = lookups
         self._recogniser = recogniser
 
     def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
-        return self._recogniser.producers(value, result, op)
+        return self._lookups.producers(value, result, op)
 
-    def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
-        return self._recogniser.consumers(value, position, op)
+    def consumers(self, value: Any, position: int, op: str) -> Sequence[Recognised]:
+        return self._lookups.consumers(value, position, op)
 
     def almost(
         self, value: Any, result: int, op: str
     ) -> list[tuple[Recognised, tuple[Any, ...], float]]:
         return []
+
+    def behind(self, value: Any) -> Beyond:
+        return self._lookups.behind(value)
+
+    def ahead(self, value: Any) -> Beyond:
+        return self._lookups.ahead(value)
 
     def occurs(self, op: str) -> bool:
         return self._recogniser.occurs(op)
