@@ -6,14 +6,18 @@ import argparse
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.cli.dumps import HELP, notes, read_named, readable
+from fusiondsl import artifact
+from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
-from fusiondsl.cli.inputs import load_rules
+from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
 from fusiondsl.diagnostics.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from fusiondsl.cli.options import Subparsers
+    from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why import Answer, Cause, Edit, RuleAnswer, SiteAnswer
     from fusiondsl.graphs import ReadGraph
 
@@ -46,6 +50,12 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="LO:HI",
         help="token counts the graph runs with, both included",
     )
+    parser.add_argument(
+        "--repro",
+        metavar="FILE",
+        help="write a Python script with the part of the graph around the nearest miss, or around "
+        "that of --site, which asks the same",
+    )
     add_target(parser)
     parser.set_defaults(run=run)
 
@@ -66,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             hint = did_you_mean(name, names) or listed
             console.complain(f"no rule is called `{name}`; {hint}")
             return Exit.USAGE
+    if args.repro is not None:
+        refuse_input_as_output(_inputs(args, rules), args.repro)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why.text import lines
 
@@ -78,11 +90,12 @@ def run(args: argparse.Namespace) -> int:
         near = did_you_mean(args.site, nodes)
         console.complain(f"no graph has a node `{args.site}`" + (f"; {near}" if near else ""))
         return Exit.USAGE
-    shown = []
+    shown, answers = [], []
     for graph in asked:
         answer = compiled.why(
             graph.gm, tokens=args.tokens, rules=args.rule, site=args.site, top=args.top
         )
+        answers.append((graph.gm, answer))
         shown.append({"name": graph.name, **answer_data(answer)})
         console.print(console.paint("bold", f"{graph.name}: {len(graph.gm.graph.nodes)} nodes"))
         for note in notes(graph):
@@ -93,7 +106,40 @@ def run(args: argparse.Namespace) -> int:
         for line in text:
             console.print(line)
     console.add(graphs=shown)
+    if args.repro is not None and not _write_repro(args, compiled, answers):
+        return Exit.USAGE
     return console.exit_code() if len(graphs) == len(found) else Exit.USAGE
+
+
+def _inputs(args: argparse.Namespace, rules: Rules) -> list[str]:
+    """All files that are read, those of directories too."""
+    program = rules.program
+    spans = [*(rule.span for rule in program.rules), *(op.span for op in program.ops.values())]
+    return [*args.paths, file_of(args.graph), *{s.source.name for s in spans if s is not None}]
+
+
+def _write_repro(
+    args: argparse.Namespace,
+    compiled: CompiledRules,
+    answers: list[tuple[fx.GraphModule, Answer]],
+) -> bool:
+    """The nearest miss as a script; False where there is nothing to write."""
+    from fusiondsl.engine.why.repro import nearest, script
+
+    console = console_of(args)
+    miss = nearest(answers)
+    if miss is None:
+        console.complain(f"no rule comes close: there is nothing to write to `{args.repro}`")
+        return False
+    text = script(miss, compiled, args.paths, args.tokens)
+    if text is None:
+        where = f"{miss.rule} at {miss.site.node}"
+        console.complain(f"the saved graph says something else of {where}: nothing is written")
+        return False
+    artifact.write_atomically(args.repro, text.encode("utf-8", "backslashreplace"))
+    console.print(f"wrote {args.repro}: {miss.rule} at {miss.site.node}")
+    console.add(repro={"file": args.repro, "rule": miss.rule, "node": miss.site.node})
+    return True
 
 
 def _has(graph: ReadGraph, node: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,17 +28,18 @@ def test_examples(
         assert language == "console"
         for command, expected in _COMMAND.findall(text):
             broken = "\ncontract: does not hold\n" in expected
-            assert _run(command.split()) == broken, command
+            assert _run(command.split(), monkeypatch) == broken, command
             printed = capsys.readouterr()
             assert printed.err == "", command
             assert printed.out.rstrip() == expected.rstrip(), command
             ran += 1
-    assert ran == 7
+    assert ran == 9
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     program, *rest = words
     if program == "python":
+        monkeypatch.setattr(sys, "argv", rest)
         exec(compile(Path(rest[0]).read_text(), rest[0], "exec"), {})
         return 0
     assert program == "fusiondsl"
