@@ -41,6 +41,7 @@ class Spellings:
         self._graph = _Exact(lookups, recogniser)
         self._sketches: dict[int, Sketch] = {}
         self._known: dict[tuple[Any, int, str], Spelled | None] = {}
+        self._possible: dict[int, bool] = {}
 
     def nearest(self, value: Any, result: int, op: str) -> Spelled | None:
         """The form of `op` that `value` comes nearest to being a result of."""
@@ -55,6 +56,8 @@ class Spellings:
             if len(form.form.body) < _FEWEST:
                 continue
             sketch = self._sketch(form)
+            if not self._may_be_near(sketch):
+                continue
             first = sketch.path.order[0]
             nearest = Nearest(sketch, self._view, self._graph)
             for call in self._graph.producers(value, 0, sketch.path.op):
@@ -66,6 +69,16 @@ class Spellings:
         known = self._sketches.get(id(form))
         if known is None:
             known = self._sketches[id(form)] = Sketch.of_form(form, self._compiled.forms)
+        return known
+
+    def _may_be_near(self, sketch: Sketch) -> bool:
+        """Enough of a form has operations in the graph at all."""
+        known = self._possible.get(id(sketch))
+        if known is None:
+            weighed = zip(sketch.weights, sketch.body, strict=True)
+            there = sum(weight for weight, call in weighed if self._graph.occurs(call.op))
+            known = there >= _NEAR * sum(sketch.weights)
+            self._possible[id(sketch)] = known
         return known
 
     def _is_near(self, sketch: Sketch, assignment: Assignment) -> bool:
