@@ -172,6 +172,8 @@ class GraphBuilder:
     def _usable(self, name: str, span: Span) -> str:
         if keyword.iskeyword(name):
             raise BadText("FD605", f"`{name}` is a keyword", span)
+        if name == "self":
+            raise BadText("FD605", "`self` is the module, not an input", span)
         return name
 
     def _annotate(self, node: fx.Node, annotation: Span | None) -> None:
