@@ -9,10 +9,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
-from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
+from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
-from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+from fusiondsl.cli.options import add_paths, add_target, common, console_of
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -32,14 +32,8 @@ def add_parser(subparsers: Subparsers) -> None:
         parents=[common()],
     )
     add_paths(parser)
-    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
+    add_graph(parser)
     parser.add_argument("-o", "--output", metavar="OUT", help="write the rewritten graphs")
-    parser.add_argument(
-        "--tokens",
-        type=token_range,
-        metavar="LO:HI",
-        help="token counts the graph runs with, both included",
-    )
     parser.add_argument(
         "--all", action="store_true", help="also sites where only one op of a rule was found"
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
+from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
-from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
 
 if TYPE_CHECKING:
@@ -33,15 +33,9 @@ def add_parser(subparsers: Subparsers) -> None:
         parents=[common()],
     )
     add_paths(parser)
-    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
+    add_graph(parser)
     parser.add_argument(
         "--expect", metavar="FILE", help="YAML file with the site counts each graph must show"
-    )
-    parser.add_argument(
-        "--tokens",
-        type=token_range,
-        metavar="LO:HI",
-        help="token counts the graph runs with, both included",
     )
     add_target(parser)
     parser.set_defaults(run=run)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiondsl.cli.exits import Exit
+from fusiondsl.cli.options import token_range
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 
 if TYPE_CHECKING:
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
 _NUMBERED = re.compile(r"(?P<file>.+)#(?P<number>\d{1,9})")
 
 HELP = "the text to read; FILE#3 is the third graph in it, as `fusiondsl graphs FILE` counts"
+
+
+def add_graph(parser: argparse.ArgumentParser) -> None:
+    """The graphs a command looks at, and what they run with."""
+    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
+    parser.add_argument(
+        "--tokens",
+        type=token_range,
+        metavar="LO:HI",
+        help="token counts the graph runs with, both included",
+    )
 
 
 def file_of(name: str) -> str:

@@ -49,7 +49,7 @@ def add_paths(parser: argparse.ArgumentParser, *, artifacts: bool = True) -> Non
 def add_target(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("target", "what is not given is unknown, never assumed")
     group.add_argument("--target", type=_arch, metavar="ARCH", help="GPU, as gfx942 or gfx950")
-    group.add_argument("--tp", type=_positive, metavar="N", help="tensor-parallel size")
+    group.add_argument("--tp", type=positive, metavar="N", help="tensor-parallel size")
     group.add_argument("--tp-group", metavar="NAME", help="name of its group in graphs, as tp:0")
     group.add_argument(
         "--fact",
@@ -83,7 +83,7 @@ def _arch(text: str) -> str:
     return name
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"`{text}` is not a positive integer")
     return int(text)

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl import artifact
-from fusiondsl.cli.dumps import HELP, file_of, notes, read_named, readable
+from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
-from fusiondsl.cli.options import add_paths, add_target, common, console_of, token_range
+from fusiondsl.cli.options import add_paths, add_target, common, console_of, positive
 from fusiondsl.diagnostics.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,23 +32,17 @@ def add_parser(subparsers: Subparsers) -> None:
         parents=[common()],
     )
     add_paths(parser)
-    parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
+    add_graph(parser)
     parser.add_argument(
         "--rule", action="append", metavar="NAME", help="only this rule; may be given again"
     )
     parser.add_argument("--site", metavar="NODE", help="only what concerns this node of a graph")
     parser.add_argument(
         "--top",
-        type=_positive,
+        type=positive,
         default=3,
         metavar="N",
         help="kinds of near miss shown for a rule, 3 by default",
-    )
-    parser.add_argument(
-        "--tokens",
-        type=token_range,
-        metavar="LO:HI",
-        help="token counts the graph runs with, both included",
     )
     parser.add_argument(
         "--repro",
@@ -58,12 +52,6 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_target(parser)
     parser.set_defaults(run=run)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a positive integer")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from fusiondsl.engine.apply import Run
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.report import RefusalKind
 from fusiondsl.engine.symbols import plain_reads
-from fusiondsl.engine.why.ask import copy_of
 from fusiondsl.engine.why.causes import code_of
+from fusiondsl.engine.why.copies import copy_of
 from fusiondsl.engine.why.scan import Place, Scan
 from tests.engine.lab import rules
 from tests.properties.graphs import RULES, random_graphs

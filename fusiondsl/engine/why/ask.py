@@ -15,6 +15,7 @@ from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.why.answer import Answer, Cause, RuleAnswer, SiteAnswer
 from fusiondsl.engine.why.causes import code_of, of_problem
+from fusiondsl.engine.why.copies import copy_of
 from fusiondsl.engine.why.edits import Runs, Trial, with_edits
 from fusiondsl.engine.why.fused import AlreadyFused
 from fusiondsl.engine.why.lenient import compile_leniently
@@ -212,13 +213,6 @@ class _Verdicts:
                 )
                 found.append(SiteAnswer(node, False, refusal.matched, count, (cause,), (), (node,)))
         return found
-
-
-def copy_of(graph: fx.Graph) -> fx.Graph:
-    """The same nodes under the same names."""
-    copied = fx.Graph(graph.owning_module)
-    copied.output(copied.graph_copy(graph, {}))
-    return copied
 
 
 def _told(refusal: Refusal, rule: CompiledRule, node: Any) -> Cause:

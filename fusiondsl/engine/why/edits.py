@@ -15,6 +15,7 @@ from fusiondsl.dims import names
 from fusiondsl.engine.apply import apply, build_plan
 from fusiondsl.engine.compile import Compiler, compile_program
 from fusiondsl.engine.why.answer import Cause, Edit, RuleAnswer, SiteAnswer
+from fusiondsl.engine.why.copies import copy_of
 from fusiondsl.engine.why.sketch import shown_op
 from fusiondsl.engine.why.spans import param_span
 from fusiondsl.proof import Prover
@@ -66,8 +67,6 @@ class Runs:
         return frozenset(node for rule, node in self._known[key][1] if rule == trial.rule)
 
     def _run(self, trial: Trial) -> frozenset[tuple[str, str]]:
-        from fusiondsl.engine.why.ask import copy_of
-
         compiled = compile_program(trial.program, trial.target)
         copied = copy_of(self._graph)
         report = apply(compiled, build_plan(compiled), copied, tokens=trial.tokens)
