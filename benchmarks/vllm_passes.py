@@ -1,15 +1,15 @@
 """What vLLM 0.32's own passes for AITER cost, against rules that do the same, on the same graph.
 
 `python -m benchmarks.vllm_passes`, with the Python of an environment that has vLLM, prints Markdown
-tables; with `--check` it fails below the targets. CPU time of one process with one torch thread;
-medians of repetitions run in turn.
+tables; with `--check` it fails below the targets. CPU time with one torch thread; each side has a
+process of its own, as in use, and they are measured in turn: medians of the repetitions.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -23,6 +23,7 @@ from torch._inductor.pattern_matcher import PatternMatcherPass
 from torch._inductor.virtualized import V
 
 import fusiondsl
+from benchmarks.sides import Questions, Side
 from benchmarks.timing import Pair, Spread, cpu_ms, interleave
 from fusiondsl import artifact, ir
 from fusiondsl.resources import patterns_root
@@ -65,6 +66,19 @@ LOAD, LOAD_IN_PASS = "equivalent rules, ready", "equivalent rules, registered"
 LOAD_ALL = "full library, ready"
 APPLY, APPLY_IN_PASS = "as a graph pass", "in a `PatternMatcherPass`"
 NOTHING, FUSED = "another model", "the same graph, fused"
+
+PATTERNS = "patterns"
+
+ASKED = {
+    LOAD: LOAD,
+    LOAD_IN_PASS: LOAD,
+    LOAD_ALL: LOAD,
+    APPLY: APPLY,
+    APPLY_IN_PASS: APPLY,
+    NOTHING: NOTHING,
+    FUSED: FUSED,
+}
+"""What is measured of rules, and of vLLM's passes beside it."""
 
 MIN_RATIO = {
     LOAD: 100.0,
@@ -132,33 +146,106 @@ def ready(data: bytes) -> fusiondsl.CompiledRules:
     return rules
 
 
+# --- both sides -----------------------------------------------------------------------------------
+
+
+def compare(left: Side, right: Side, ways: Mapping[str, str], repetitions: int) -> dict[str, Pair]:
+    """Asks both sides in turn; `ways` are questions for the right one, with the left one's."""
+    pairs: dict[str, Pair] = {}
+    for question in dict.fromkeys(ways.values()):
+        names = [name for name, asked in ways.items() if asked == question]
+        times = interleave(
+            partial(left.ask, question), [partial(right.ask, name) for name in names], repetitions
+        )
+        pairs.update(zip(names, times, strict=True))
+    return pairs
+
+
+def their_side(layers: int) -> Questions:
+    """What vLLM's passes are measured by."""
+    vllm = _prepared()
+    build = partial(_build_all, vllm)
+    passes = build()
+    models = _models(layers)
+    bench = Bench(vllm, passes, models[APPLY])
+    plain = Bench(vllm, passes, models[NOTHING])
+    again = Bench(vllm, passes, bench.rewritten(bench.theirs))
+    return {
+        PATTERNS: lambda: sum(map(_patterns, passes)),
+        LOAD: lambda: cpu_ms(build),
+        APPLY: lambda: bench.ms(bench.theirs, 1),
+        NOTHING: lambda: plain.ms(plain.theirs, 1),
+        FUSED: lambda: again.ms(again.theirs, 1),
+    }
+
+
+def our_side(layers: int) -> Questions:
+    """What rules are measured by; artifacts are in memory, and all was done once before."""
+    vllm = _prepared()
+    models = _models(layers)
+    ours, library = map(artifact_of, (equivalent(all_rules()), all_rules()))
+    rules, shipped = ready(ours), ready(library)
+    bench, plain = Bench(vllm, (), models[APPLY]), Bench(vllm, (), models[NOTHING])
+    again = Bench(vllm, (), bench.rewritten(graph_pass(rules)))
+    for nothing in (plain, again):
+        assert not shipped.apply(nothing.copy(), tokens=TOKENS).fired
+    loads: dict[str, Callable[[], object]] = {
+        LOAD: partial(ready, ours),
+        LOAD_IN_PASS: partial(registered, ours),
+        LOAD_ALL: partial(ready, library),
+    }
+    applied = {
+        APPLY: (bench, graph_pass(rules)),
+        APPLY_IN_PASS: (bench, pattern_pass(rules)),
+        NOTHING: (plain, graph_pass(shipped)),
+        FUSED: (again, graph_pass(shipped)),
+    }
+    questions: dict[str, Callable[[], Any]] = {
+        name: partial(_median_ms, load) for name, load in loads.items()
+    }
+    for name, (graph, rewrite) in applied.items():
+        questions[name] = partial(graph.ms, rewrite, RUNS)
+    for question in questions.values():
+        question()
+    return questions
+
+
+def _prepared() -> RocmVllm:
+    torch.set_num_threads(1)
+    return RocmVllm("gfx950")
+
+
+def _models(layers: int) -> dict[str, fx.GraphModule]:
+    graphs = import_module("benchmarks.vllm_graph")  # its ops stand in where vLLM has none
+    shape = graphs.LatentShape(layers=layers)
+    return {
+        APPLY: graphs.LatentDecoder(shape, TP_GROUP).build(),
+        NOTHING: graphs.PlainDecoder(shape, TP_GROUP).build(),
+    }
+
+
+def all_rules() -> ir.Program:
+    return fusiondsl.load(patterns_root()).program
+
+
+def artifact_of(program: ir.Program) -> bytes:
+    return artifact.dumps(program, TARGET)
+
+
 # --- loading --------------------------------------------------------------------------------------
 
 
-def compare_load(vllm: RocmVllm, program: ir.Program, repetitions: int) -> list[Row]:
-    """Artifacts in memory, against building all passes; both sides did so before."""
-    ours, library = (artifact.dumps(p, TARGET) for p in (equivalent(program), program))
-
-    def registered() -> None:
-        ready(ours).register(PatternMatcherPass(), tokens=TOKENS)
-
-    ways: dict[str, Callable[[], object]] = {
-        LOAD: partial(ready, ours),
-        LOAD_IN_PASS: registered,
-        LOAD_ALL: partial(ready, library),
-    }
-    build = partial(_build_all, vllm)
-    patterns = sum(map(_patterns, build()))
-    for way in ways.values():
-        way()
-    times = interleave(
-        partial(cpu_ms, build), [partial(_median_ms, way) for way in ways.values()], repetitions
-    )
-    what = {LOAD: ours, LOAD_IN_PASS: ours, LOAD_ALL: library}
+def load_rows(program: ir.Program, patterns: int, pairs: Mapping[str, Pair]) -> list[Row]:
+    sizes = {name: len(artifact_of(equivalent(program))) for name in (LOAD, LOAD_IN_PASS)}
+    sizes[LOAD_ALL] = len(artifact_of(program))
     return [
-        Row(name, f"{patterns} patterns, {len(what[name]):,} bytes", pair)
-        for name, pair in zip(ways, times, strict=True)
+        Row(name, f"{patterns} patterns, {size:,} bytes", pairs[name])
+        for name, size in sizes.items()
     ]
+
+
+def registered(data: bytes) -> None:
+    ready(data).register(PatternMatcherPass(), tokens=TOKENS)
 
 
 def _build_all(vllm: RocmVllm) -> list[Any]:
@@ -214,13 +301,6 @@ class Bench:
         copies = [self.copy() for _ in range(runs)]
         return median(cpu_ms(partial(rewrite, copy)) for copy in copies)
 
-    def compare(self, ways: dict[str, Rewrite], repetitions: int) -> list[Pair]:
-        return interleave(
-            lambda: self.ms(self.theirs, 1),
-            [partial(self.ms, rewrite, RUNS) for rewrite in ways.values()],
-            repetitions,
-        )
-
 
 def graph_pass(rules: fusiondsl.CompiledRules) -> Rewrite:
     return lambda module: rules.apply(module.graph, tokens=TOKENS)
@@ -239,10 +319,10 @@ def pattern_pass(rules: fusiondsl.CompiledRules) -> Rewrite:
     return run
 
 
-def compare_apply(
-    bench: Bench, fused: fx.GraphModule, rules: fusiondsl.CompiledRules, repetitions: int
+def apply_rows(
+    bench: Bench, fused: fx.GraphModule, rules: fusiondsl.CompiledRules, pairs: Mapping[str, Pair]
 ) -> list[Row]:
-    """Rewrite copies of the graph in turn; `fused` is what vLLM makes of it."""
+    """Whether the graphs are the same; `fused` is what vLLM makes of it."""
     ways = {APPLY: graph_pass(rules), APPLY_IN_PASS: pattern_pass(rules)}
     expected = described(fused, rules.program)
     assert expected != described(bench.graph, rules.program)
@@ -252,20 +332,15 @@ def compare_apply(
     }
     fired = sum(rules.apply(bench.copy(), tokens=TOKENS).counts.values())
     what = f"{len(bench.graph.graph.nodes):,} nodes, {fired} rewritings"
-    pairs = bench.compare(ways, repetitions)
-    return [Row(name, what, pair, equal[name]) for name, pair in zip(ways, pairs, strict=True)]
+    return [Row(name, what, pairs[name], equal[name]) for name in ways]
 
 
-def compare_nothing(
-    benches: dict[str, Bench], rules: fusiondsl.CompiledRules, repetitions: int
-) -> list[Row]:
+def nothing_rows(graphs: Mapping[str, fx.GraphModule], pairs: Mapping[str, Pair]) -> list[Row]:
     """Graphs in which neither side finds anything, with all shipped rules loaded."""
-    rows = []
-    for name, bench in benches.items():
-        assert not rules.apply(bench.copy(), tokens=TOKENS).fired
-        (pair,) = bench.compare({name: graph_pass(rules)}, repetitions)
-        rows.append(Row(name, f"{len(bench.graph.graph.nodes):,} nodes", pair))
-    return rows
+    return [
+        Row(name, f"{len(module.graph.nodes):,} nodes", pairs[name])
+        for name, module in graphs.items()
+    ]
 
 
 # --- the same graph -------------------------------------------------------------------------------
@@ -403,26 +478,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--check", action="store_true", help="fail below the targets")
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    vllm = RocmVllm("gfx950")
-    graphs = import_module("benchmarks.vllm_graph")  # its ops stand in where vLLM has none
-    shape = graphs.LatentShape(layers=options.layers)
-    program = fusiondsl.load(patterns_root()).program
+    with Side(their_side, options.layers) as theirs, Side(our_side, options.layers) as ours:
+        patterns: int = theirs.ask(PATTERNS)
+        pairs = compare(theirs, ours, ASKED, options.repetitions)
 
-    loads = compare_load(vllm, program, options.repetitions)
+    vllm, models, program = _prepared(), _models(options.layers), all_rules()
+    loads = load_rows(program, patterns, pairs)
     print_rows("load", loads)
-    sys.stdout.flush()
-    passes = _build_all(vllm)
-    bench = Bench(vllm, passes, graphs.LatentDecoder(shape, TP_GROUP).build())
-    rules = ready(artifact.dumps(equivalent(program), TARGET))
+    bench = Bench(vllm, _build_all(vllm), models[APPLY])
+    rules = ready(artifact_of(equivalent(program)))
     fused = bench.rewritten(bench.theirs)
-    applied = compare_apply(bench, fused, rules, options.repetitions)
+    applied = apply_rows(bench, fused, rules, pairs)
     print_rows("apply", applied)
-    plain = Bench(vllm, passes, graphs.PlainDecoder(shape, TP_GROUP).build())
-    again = Bench(vllm, passes, fused)
-    library = ready(artifact.dumps(program, TARGET))
-    nothing = compare_nothing({NOTHING: plain, FUSED: again}, library, options.repetitions)
+    nothing = nothing_rows({NOTHING: models[NOTHING], FUSED: fused}, pairs)
     print_rows("nothing to match", nothing)
+    sys.stdout.flush()
     ways = {
         "vLLM": bench.theirs,
         "fusiondsl": graph_pass(rules),

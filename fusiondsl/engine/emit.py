@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeAlias
 
@@ -26,6 +26,11 @@ from fusiondsl.engine.sizes import Sizes, sym_size
 from fusiondsl.engine.symbols import Size, shape_of
 
 _ATEN = torch.ops.aten
+
+# Assigning either takes the node out of the graph's tables and puts it back, for the attributes
+# those tables go by; these are none of them.
+_set_args: Callable[[fx.Node, Any], None] = vars(fx.Node)["args"].fset
+_set_kwargs: Callable[[fx.Node, Any], None] = vars(fx.Node)["kwargs"].fset
 
 _PROVENANCE = frozenset(
     {
@@ -279,7 +284,7 @@ class _Rewrite:
             if place == index and isinstance(source, fx.Node):
                 old.replace_input_with(source, call)  # cheaper than assigning the arguments
             else:
-                old.args = (call, index)
+                _set_args(old, (call, index))
             self.point.prepend(old)
             self.reused.add(old)
             old.meta["fusiondsl"] = self.provenance["fusiondsl"]
@@ -323,8 +328,8 @@ class _Rewrite:
         taken = host in self.reused or host in self.site.staying or host not in self.site.own
         if host.target is not auto_functionalized or taken:
             return self._call(auto_functionalized, (step.target,), kwargs)
-        host.args = (step.target,)
-        host.kwargs = kwargs
+        _set_args(host, (step.target,))
+        _set_kwargs(host, kwargs)
         host.meta.clear()
         self._stamp(host)
         self.new.append(host)
@@ -472,9 +477,9 @@ class _Rewrite:
             )
         # Creating a node with arguments looks through them for symbolic sizes, in Python.
         if args:
-            node.args = args
+            _set_args(node, args)
         if kwargs:
-            node.kwargs = kwargs
+            _set_kwargs(node, kwargs)
         self._stamp(node)
         self.new.append(node)
         return node

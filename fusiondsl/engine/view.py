@@ -174,7 +174,7 @@ class View:
             return None
         if self._transparent(node, source, regroup):
             return self.read(node, source)
-        if id(node.target) not in aten.VIEW_IDS or self.mutations.any:
+        if id(node.target) not in aten.VIEW_IDS or self.mutations.touches(node):
             return None
         while id(source.target) in aten.VIEW_IDS:
             behind = aten.first_argument(source)
@@ -241,6 +241,9 @@ class View:
         return None if binding is None else self._call_declared(node, binding)
 
     def _call_declared(self, node: fx.Node, binding: Binding) -> Call | None:
+        if _is_plain(node, binding) and not self.mutations.any:
+            written = node.args if not binding.unlike else _alike(binding, list(node.args))
+            return Call(binding.name, written, node, binding, _own_results(node, binding))
         given = _by_name(node.args, node.kwargs, binding)
         if given is None:
             return None
@@ -249,7 +252,7 @@ class View:
             return None
         if self.mutations.any:
             args = tuple(self.read(node, a) for a in args)
-        results: dict[int, list[Any]] = {0: [node]} if binding.returns == 1 else _items(node, 0)
+        results = _own_results(node, binding)
         if not binding.mutated:
             return Call(binding.name, args, node, binding, results)
         for offset, name in enumerate(binding.mutated):
@@ -328,6 +331,13 @@ def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
     return by_target
 
 
+def _is_plain(node: fx.Node, binding: Binding) -> bool:
+    """All arguments stand there as they are declared, and none is written."""
+    if node.kwargs or binding.mutated or not binding.is_positional:
+        return False
+    return len(node.args) == len(binding.arguments)
+
+
 def _by_name(
     args: tuple[Any, ...], kwargs: dict[str, Any], binding: Binding
 ) -> dict[str, Any] | None:
@@ -345,7 +355,11 @@ def _ordered(binding: Binding, given: Mapping[str, Any]) -> tuple[Any, ...] | No
     if not binding.needed <= names <= binding.known:
         return None
     full = given if len(names) == len(binding.known) else {**binding.defaults, **given}
-    ordered = [full[argument.name] for argument in binding.arguments]
+    return _alike(binding, [full[argument.name] for argument in binding.arguments])
+
+
+def _alike(binding: Binding, ordered: list[Any]) -> tuple[Any, ...]:
+    """The arguments, each written in one way only."""
     for place, wants_float in binding.unlike:
         value = ordered[place]
         if isinstance(value, list):
@@ -353,6 +367,10 @@ def _ordered(binding: Binding, given: Mapping[str, Any]) -> tuple[Any, ...] | No
         elif wants_float and type(value) is int:
             ordered[place] = float(value)
     return tuple(ordered)
+
+
+def _own_results(node: fx.Node, binding: Binding) -> dict[int, list[Any]]:
+    return {0: [node]} if binding.returns == 1 else _items(node, 0)
 
 
 def _buffers(binding: Binding, given: Mapping[str, Any]) -> tuple[fx.Node, ...]:

@@ -119,6 +119,20 @@ def test_an_input_is_the_output_behind_a_no_op(view: Callable[[Tensor], Tensor])
     rewritten(traced(function, X), rules(PAIR), (X,))
 
 
+@pytest.mark.parametrize(("written", "fires"), [("other", True), ("between", False)])
+def test_reshapes_that_cancel_out_where_something_is_written(written: str, fires: bool) -> None:
+    """Writes to other memory are none of their business; one to what lies between them is."""
+
+    def function(x: Tensor, w: Tensor) -> Any:
+        other = torch.zeros(4, 8)
+        between = L.norm(x, w, EPS).view(-1, 2, H // 2)
+        (other if written == "other" else between).mul_(2.0)
+        return (*L.group_codes(between.view(-1, H), 128), other)
+
+    applied = rewritten(traced(function, X, W), rules(PLAIN), (X, W))
+    assert applied.counts == ({"plain": 1} if fires else {})
+
+
 def test_sites_that_share_an_input() -> None:
     def function(x: Tensor, r: Tensor, w: Tensor) -> Any:
         return source(x, r, w), source(x, r, w * 2), source(r, x, w)

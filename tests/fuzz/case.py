@@ -10,6 +10,10 @@ from random import Random
 CORPUS = Path(__file__).parent / "corpus"
 
 
+class Finding(AssertionError):
+    """A check was stopped, or left a trace it must not leave."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One input, as it stands in a file."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.fuzz.case import Case, Target
+from tests.fuzz.case import Case, Finding, Target
 
 SECONDS, BYTES = 1.0, 10_000
 """CPU time so many bytes may take each time they are read; more may take more in proportion."""
@@ -25,10 +25,6 @@ _HARMLESS = {"os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os
 _WRITES = 0o3  # O_WRONLY | O_RDWR
 
 _events: list[str] | None = None
-
-
-class Finding(AssertionError):
-    """A check ran, and left a trace it must not leave."""
 
 
 @dataclass(frozen=True)

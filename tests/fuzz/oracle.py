@@ -23,6 +23,7 @@ from fusiondsl.ops.dispatch import reference_ops
 from fusiondsl.ops.references.collectives import reference_world
 from fusiondsl.verify.numerics import ulp_distance
 from tests.engine.lab import same, shape_env, snapshot
+from tests.fuzz.case import Finding
 from tests.fuzz.unrounded import Unrounded, Wide, widened
 
 SIZE = 7
@@ -166,6 +167,8 @@ def run(
             nullcontext() if rounded else Unrounded(),  # type: ignore[no-untyped-call],
         ):
             result = recorder.run(*given)
+    except Finding:
+        raise
     except Exception as error:
         raise CannotRun(str(error)) from error
     return result, given, recorder.sent

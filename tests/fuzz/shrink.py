@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fuzz.case import Case, Target
-from tests.fuzz.guard import Finding, run
+from tests.fuzz.case import Case, Finding, Target
+from tests.fuzz.guard import run
 
 _TRIES = 200
 
