@@ -71,7 +71,9 @@ class Emitter:
         """What torch calls a new node of a target, before it is made unique."""
         known = self._names.get(id(target))
         if known is None:
-            known = self._names[id(target)] = self._graph._target_to_str(target)
+            # As torch writes it in the end: it looks for what is no name anew at every node.
+            name = self._graph._target_to_str(target).replace(".", "_")
+            known = self._names[id(target)] = name
         return known
 
     def rewrite(self, site: Site, verdict: Verdict, place: Place) -> tuple[fx.Node, ...]:
@@ -471,10 +473,8 @@ class _Rewrite:
     # --- nodes -----------------------------------------------------------------------------------
 
     def _call(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        with self.graph.inserting_before(self.point):
-            node = self.graph.create_node(
-                "call_function", target, name=self.emitter.name_of(target)
-            )
+        node = self.graph.create_node("call_function", target, name=self.emitter.name_of(target))
+        self.point.prepend(node)
         # Creating a node with arguments looks through them for symbolic sizes, in Python.
         if args:
             _set_args(node, args)
