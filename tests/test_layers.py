@@ -29,6 +29,7 @@ LAYERS = (
     "engine",
     "verify",
     "rules",
+    "integrations",
     "demo",
     "cli",
 )

@@ -114,11 +114,26 @@ class CompiledRules:
 
         return audit_of(self.why(graph, tokens=tokens, rules=rules, top=0))
 
-    def graph_pass(self, *, tokens: range | None = None) -> FusionPass:
-        """A pass for Inductor's custom pass slots, with a content-based `uuid`."""
-        from fusiondsl.engine.graph_pass import FusionPass  # imports Inductor
+    def graph_pass(
+        self,
+        *,
+        tokens: range | None = None,
+        off: Iterable[str] | str = (),
+        require: Iterable[str] | str = (),
+        dry_run: bool = False,
+    ) -> FusionPass:
+        """A pass for Inductor's custom pass slots, with a content-based `uuid`.
 
-        return FusionPass(self.program, self.target, tokens=tokens)
+        `off` and `require` name rules, or patterns of names: `off` leaves them out, and of those in
+        `require` `check()` of the pass says which fired nowhere, and why. With `dry_run` graphs are
+        left as they are and the pass only reports.
+        """
+        _check(tokens)
+        from fusiondsl.engine.graph_pass import FusionPass  # imports Inductor
+        from fusiondsl.engine.settings import Settings
+
+        settings = Settings.of(off, require, dry_run)
+        return FusionPass(self.program, self.target, tokens=tokens, settings=settings)
 
     def register(
         self,

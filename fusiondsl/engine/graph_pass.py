@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from fusiondsl import __version__, ir
 from fusiondsl.artifact import identity
 from fusiondsl.engine.compiled import CompiledRules
-from fusiondsl.engine.report import Report
+from fusiondsl.engine.report import Ineligible, Report
+from fusiondsl.engine.required import check_required
+from fusiondsl.engine.settings import Settings, chosen
+from fusiondsl.ops.lookup import declared_overload
+from fusiondsl.ops.registry import register
 from fusiondsl.target import Target
 
 WHY = "FUSIONDSL_WHY"
 """A file for what `why` says of every graph."""
+REPORT = "FUSIONDSL_REPORT"
+"""A file for the report of every graph."""
 
 log = logging.getLogger("fusiondsl")
 
@@ -28,8 +35,9 @@ log = logging.getLogger("fusiondsl")
 class FusionPass(CustomGraphPass):
     """Applies a rule set to every graph Inductor compiles.
 
-    `reports` collects one report a graph. `inner` is a pass that was in the slot before: it runs
-    first, and its identity is part of this one's.
+    `reports` collects one report a graph; copies in the same process share it. Making, copying or
+    unpickling a pass registers its ops: a graph that comes from a cache calls them, and then no
+    rule is ever compiled.
     """
 
     def __init__(
@@ -38,54 +46,107 @@ class FusionPass(CustomGraphPass):
         target: Target,
         *,
         tokens: range | None = None,
-        inner: Callable[[fx.Graph], Any] | None = None,
+        settings: Settings | None = None,
     ) -> None:
-        self.rules = CompiledRules(program, target)
+        self.settings = settings or Settings()
+        names = [rule.name for rule in program.rules]
+        self.off = chosen(self.settings.off, names)
+        self.required = chosen(self.settings.require, names)
+        _check_settings(self.off, self.required)
+        kept = tuple(rule for rule in program.rules if rule.name not in self.off)
+        self.rules = CompiledRules(replace(program, rules=kept) if self.off else program, target)
         self.tokens = tokens
-        self.inner = inner
         self.reports: list[Report] = []
-        self._uuid: bytes | None = None
+        self._content: bytes | None = None
+        register(program)
+        self._check_eligible()
 
     def __call__(self, graph: fx.Graph) -> None:
-        if self.inner is not None:
-            self.inner(graph)
-        self._tell_why(graph)
-        report = self.rules.apply(graph, tokens=self.tokens)
+        size = len(graph.nodes)
+        _tell(WHY, size, lambda: self.rules.why(graph, tokens=self.tokens))
+        report = self.rules.apply(graph, tokens=self.tokens, rewrite=not self.settings.dry_run)
+        switched_off = tuple(Ineligible(rule, "it is switched off") for rule in self.off)
+        report = replace(report, ineligible=(*report.ineligible, *switched_off))
         self.reports.append(report)
+        _tell(REPORT, size, lambda: report)
         log.debug("%s", report)
 
-    def _tell_why(self, graph: fx.Graph) -> None:
-        """Adds to the file that `FUSIONDSL_WHY` names, if it does, what `why` says of the graph."""
-        name = os.environ.get(WHY)
-        if not name:
-            return
-        text = f"graph of {len(graph.nodes)} nodes\n{self.rules.why(graph, tokens=self.tokens)}\n\n"
-        try:
-            with Path(name).open("a", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            log.warning("cannot write %s, which %s names: %s", name, WHY, error.strerror)
+    @property
+    def last_report(self) -> Report | None:
+        """Of the graph compiled last; None where none was, or where all came from a cache."""
+        return self.reports[-1] if self.reports else None
+
+    def check(self) -> None:
+        """Raises `RequiredRuleError` where a required rule has fired in no graph so far."""
+        check_required(self.required, self.reports)
 
     def uuid(self) -> bytes | None:
-        """Hash of rules, declarations, target facts, token range and versions.
+        """Hash of `identity` and of what this process has of the ops that rules write.
 
-        None where the pass before this one has no identity: then caching is off, as it was.
+        None where the report is what the pass is for: Inductor then keeps nothing in its cache and
+        takes nothing from it, so that the pass is run.
         """
-        if self.inner is not None:
-            before = getattr(self.inner, "uuid", lambda: None)()
-            if before is None:
-                return None
-            return hashlib.sha256(self._content() + repr(before).encode()).digest()
-        return self._content()
+        if self.settings.dry_run or self.required:
+            return None
+        found = repr(tuple(self._written_schemas()))
+        return hashlib.sha256(self.identity() + found.encode()).digest()
 
-    def _content(self) -> bytes:
-        if self._uuid is None:
-            digest = hashlib.sha256(identity(self.rules.program, self.rules.target))
-            digest.update(repr((self.tokens, torch.__version__, __version__)).encode())
-            self._uuid = digest.digest()
-        return self._uuid
+    def identity(self) -> bytes:
+        """Hash of rules, declarations, target facts, token range, settings and versions."""
+        if self._content is None:
+            self._content = identity(self.rules.program, self.rules.target)
+        versions = (torch.__version__, __version__)
+        asked = (self.tokens, self.settings.dry_run, versions)
+        return hashlib.sha256(self._content + repr(asked).encode()).digest()
+
+    def _written_schemas(self) -> Iterator[str]:
+        """Of ops of others: a rule is left out where its op is missing or is another one."""
+        program = self.rules.program
+        for name in sorted({call.op for rule in program.rules for call in rule.replace}):
+            decl = program.ops.get(name)
+            if decl is not None and decl.extern:
+                overload = declared_overload(decl)
+                yield f"{name}: {overload._schema if overload is not None else None}"
+
+    def _check_eligible(self) -> None:
+        """A required rule that can never fire is an error before anything is compiled."""
+        if self.required:
+            ineligible = {item.rule for item in self.rules.compiled.ineligible}
+            never = [rule for rule in self.required if rule in ineligible]
+            check_required(never, [Report(ineligible=self.rules.compiled.ineligible)])
+
+    # --- copies --------------------------------------------------------------------------------
+
+    def __copy__(self) -> FusionPass:
+        """Shares what never changes, and the list of reports."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusionPass:
+        return self.__copy__()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        state["reports"] = []
-        return state
+        return {**self.__dict__, "reports": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        register(self.rules.program)
+
+
+def _check_settings(off: tuple[str, ...], required: tuple[str, ...]) -> None:
+    both = sorted(set(off) & set(required))
+    if both:
+        raise ValueError(f"`{both[0]}` is both required and switched off")
+
+
+def _tell(variable: str, nodes: int, text: Callable[[], object]) -> None:
+    """Adds `text` to the file that an environment variable names, if it does."""
+    name = os.environ.get(variable)
+    if not name:
+        return
+    try:
+        with Path(name).open("a", encoding="utf-8") as file:
+            file.write(f"graph of {nodes} nodes\n{text()}\n\n")
+    except OSError as error:
+        log.warning("cannot write %s, which %s names: %s", name, variable, error.strerror)

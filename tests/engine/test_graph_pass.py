@@ -16,7 +16,6 @@ from torch import Tensor, fx
 from torch._inductor import config
 
 import fusiondsl
-from fusiondsl.engine.graph_pass import FusionPass
 from tests.engine.lab import EPS, LAB, L, called, equal, rows, rules, vector
 
 PLAIN = """
@@ -110,47 +109,6 @@ def test_an_output_has_the_strides_its_users_were_compiled_for() -> None:
         torch.compile(function, fullgraph=True)(rows(6, 8))
     assert fusion.reports[0].counts == {"look": 1}
     assert strides == [(1, 8)]
-
-
-# --- chaining ------------------------------------------------------------------------------------
-
-
-class Before:
-    """A pass that was in the slot before."""
-
-    def __init__(self, name: bytes | None) -> None:
-        self.name = name
-        self.graphs = 0
-
-    def __call__(self, graph: fx.Graph) -> None:
-        self.graphs += 1
-
-    def uuid(self) -> bytes | None:
-        return self.name
-
-
-def test_a_pass_that_was_there_runs_first() -> None:
-    from tests.support.capture import traced
-
-    compiled = rules(PLAIN)
-    before = Before(b"one")
-    fusion = FusionPass(compiled.program, compiled.target, inner=before)
-    captured = traced(lambda x, w: L.group_codes(L.norm(x, w, EPS), 128), rows(), W)
-    fusion(captured.gm.graph)
-    assert before.graphs == 1
-    assert fusion.reports[0].counts == {"plain": 1}
-
-
-def test_a_pass_that_was_there_is_part_of_the_identity() -> None:
-    compiled = rules(PLAIN)
-
-    def uuid(inner: Any) -> bytes | None:
-        return FusionPass(compiled.program, compiled.target, inner=inner).uuid()
-
-    assert uuid(Before(b"one")) == uuid(Before(b"one"))
-    assert len({uuid(None), uuid(Before(b"one")), uuid(Before(b"two"))}) == 3
-    assert uuid(Before(None)) is None
-    assert uuid(lambda graph: None) is None
 
 
 # --- identity ------------------------------------------------------------------------------------

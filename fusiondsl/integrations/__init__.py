@@ -1,0 +1,1 @@
+"""Compiled rules inside other programs, each with one module."""
