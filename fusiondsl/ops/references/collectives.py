@@ -1,4 +1,4 @@
-"""Collectives, by default on one rank; `reference_world` supplies the other ranks' tensors."""
+"""Collectives over the process groups of the host, or the ranks that `reference_world` supplies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
+from torch import distributed
 
+from fusiondsl.ops.groups import process_group
 from fusiondsl.ops.references import axiom
 
 World: TypeAlias = Callable[[torch.Tensor, str], Sequence[torch.Tensor]]
@@ -29,10 +31,22 @@ def reference_world(world: World) -> Iterator[None]:
 @axiom("all_reduce")
 def all_reduce(x: torch.Tensor, group: str) -> torch.Tensor:
     """The sum over ranks: added in f32 in rank order, rounded once."""
-    if not _worlds:
+    ranks = _worlds[-1](x, group) if _worlds else _gathered(x, group)
+    if len(ranks) == 1:
         return x.clone()
-    ranks = _worlds[-1](x, group)
     total = ranks[0].float()
     for other in ranks[1:]:
         total = total + other.float()
     return total.to(x.dtype)
+
+
+def _gathered(x: torch.Tensor, group: str) -> Sequence[torch.Tensor]:
+    """The tensors of all ranks, which is `x` alone where there is one process."""
+    members = process_group(group, x.device)
+    if members is None:
+        return (x,)
+    # as bytes, because not every backend moves every dtype
+    raw = x.contiguous().flatten().view(torch.uint8)
+    ranks = [torch.empty_like(raw) for _ in range(members.size())]
+    distributed.all_gather(ranks, raw, group=members)
+    return [rank.view(x.dtype).view(x.shape) for rank in ranks]
