@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,8 +85,10 @@ class FusionPass(CustomGraphPass):
         """Hash of `identity` and of what this process has of the ops that rules write.
 
         None where the report is what the pass is for: Inductor then keeps nothing in its cache and
-        takes nothing from it, so that the pass is run.
+        takes nothing from it, so that the pass is run. Raises `RuntimeError` where Inductor would
+        compile in another process.
         """
+        check_in_process()
         if self.settings.dry_run or self.required:
             return None
         found = repr(tuple(self._written_schemas()))
@@ -132,6 +135,17 @@ class FusionPass(CustomGraphPass):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         register(self.rules.program)
+
+
+def check_in_process() -> None:
+    """Inductor hands no custom pass to another process, and would cache what it made without."""
+    compile_fx = sys.modules.get("torch._inductor.compile_fx")
+    mode = getattr(compile_fx, "fx_compile_mode", None)
+    if getattr(mode, "name", None) == "SUBPROCESS":
+        raise RuntimeError(
+            "Inductor compiles in another process here (TORCHINDUCTOR_FX_COMPILE_MODE), and hands "
+            "no custom pass to it: rules would be left out without a word. Unset the variable"
+        )
 
 
 def _check_settings(off: tuple[str, ...], required: tuple[str, ...]) -> None:

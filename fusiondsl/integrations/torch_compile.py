@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
-from torch._inductor import compile_fx, config
+from torch._inductor import config
 
 from fusiondsl.artifact import is_artifact
 from fusiondsl.engine.compiled import CompiledRules
-from fusiondsl.engine.graph_pass import FusionPass
+from fusiondsl.engine.graph_pass import FusionPass, check_in_process
 from fusiondsl.engine.required import RequiredRuleError, check_required
 from fusiondsl.engine.settings import Settings
 from fusiondsl.integrations.chain import fusions, with_pass, without_pass
@@ -56,8 +57,7 @@ def install(rules: Rules, *, slot: Slot = "post", **settings: Any) -> FusionPass
     Where the same rules with the same settings are in the slot already, nothing changes, and their
     pass is returned. Settings are those of `make_pass`.
     """
-    fusion = make_pass(rules, **settings)
-    _check_in_process()
+    fusion = _made(rules, settings)
     return _install(fusion, slot)
 
 
@@ -80,8 +80,7 @@ def installed(rules: Rules, *, slot: Slot = "post", **settings: Any) -> Iterator
     At the end of the block a required rule that has fired in no graph of it is an error
     (`RequiredRuleError`). Settings are those of `make_pass`.
     """
-    fusion = make_pass(rules, **settings)
-    _check_in_process()
+    fusion = _made(rules, settings)
     name = _slot(slot)
     before = getattr(config, name)
     if _holds(before, fusion):
@@ -101,8 +100,7 @@ def options(rules: Rules, *, slot: Slot = "post", **settings: Any) -> dict[str, 
 
     Give it a pass (`make_pass`) to have its reports. Settings are those of `make_pass`.
     """
-    fusion = make_pass(rules, **settings)
-    _check_in_process()
+    fusion = _made(rules, settings)
     name = _slot(slot)
     return {name: with_pass(getattr(config, name), fusion)}
 
@@ -145,13 +143,10 @@ def _restore(name: str, before: Any, inside: Any, fusion: FusionPass) -> None:
         log.warning("%s was set inside the block, and is left as it is", name)
 
 
-def _check_in_process() -> None:
-    """Inductor hands no custom pass to another process, and would cache what it made without."""
-    if compile_fx.fx_compile_mode is compile_fx.FxCompileMode.SUBPROCESS:
-        raise RuntimeError(
-            "Inductor compiles in another process here (TORCHINDUCTOR_FX_COMPILE_MODE), and hands "
-            "no custom pass to it: rules would be left out without a word. Unset the variable"
-        )
+def _made(rules: Rules, settings: Mapping[str, Any]) -> FusionPass:
+    import_module("torch._inductor.compile_fx")  # decides in which process it compiles
+    check_in_process()
+    return make_pass(rules, **settings)
 
 
 def _compiled(rules: CompiledRules | RuleSet | str | os.PathLike[str]) -> CompiledRules:

@@ -140,6 +140,23 @@ def test_the_identity_changes_with_what_matters() -> None:
     assert all(isinstance(fusion.uuid(), bytes) for fusion in passes)
 
 
+def test_the_key_tells_whether_an_op_of_others_is_there() -> None:
+    """Without it the rule is left out, and a graph made with it cannot run."""
+    text = """
+    extern op lab_late.act(x: D[t..]) -> D[t..]
+    rule late(x: D[t..]) {
+      match { y = lab.act(x) }
+      replace { y = lab_late.act(x) }
+    }
+    """
+    fusion = rules(text).graph_pass()
+    before, identity = fusion.uuid(), fusion.identity()
+    library = torch.library.Library("lab_late", "FRAGMENT")
+    library.define("act(Tensor x) -> Tensor")
+    assert fusion.uuid() != before
+    assert fusion.identity() == identity
+
+
 SCRIPT = """
 import sys
 import fusiondsl
