@@ -24,6 +24,7 @@ LAYERS = (
     "analysis",
     "proof",
     "artifact",
+    "aiter",
     "ops",
     "graphs",
     "engine",

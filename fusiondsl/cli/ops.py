@@ -15,6 +15,7 @@ from fusiondsl.cli.declaration import (
     kind_of,
     signature,
 )
+from fusiondsl.cli.drift import show_drift
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
 from fusiondsl.cli.options import SHIPPED, common, console_of
@@ -47,6 +48,14 @@ def add_parser(subparsers: Subparsers) -> None:
         choices=("extern", "axiom", "semantic", "target", "op"),
         help="list only these",
     )
+    parser.add_argument(
+        "--check-aiter",
+        nargs="?",
+        const="",
+        metavar="PATH",
+        help="compare what the ops call in AITER with its source: of the installed package, or of "
+        "the tree at PATH (as --check-aiter=PATH); nothing of it is imported",
+    )
     parser.set_defaults(run=run, target=None, tp=None, tp_group=None, fact=[], answer=[])
 
 
@@ -57,10 +66,14 @@ def run(args: argparse.Namespace) -> int:
     for name in names:
         if name not in ops:
             return _unknown(console_of(args), name, ops)
+    wanted = names or [name for name, op in ops.items() if args.kind in (None, kind_of(op))]
+    chosen = {name: ops[name] for name in wanted}
+    if args.check_aiter is not None:
+        return show_drift(console_of(args), chosen.values(), args.check_aiter)
     if names:
-        _show(args, {name: ops[name] for name in names})
+        _show(args, chosen)
     else:
-        _list(args, {n: op for n, op in ops.items() if args.kind in (None, kind_of(op))})
+        _list(args, chosen)
     return console_of(args).exit_code()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fusiondsl.aiter.tree import is_installed as aiter_is_installed
 from fusiondsl.dims.expr import Binary, Call, Expr, Literal, Method, Name, Sequence, Wildcard
 from fusiondsl.dims.names import names
 from fusiondsl.ir.program import Condition, Impl, OpDecl
@@ -91,7 +92,7 @@ def _written(decl: OpDecl, copies: Mapping[str, torch.Tensor]) -> dict[str, torc
 def _facts() -> dict[str, Any]:
     """What conditions may ask about this process. Without a GPU there is no architecture."""
     facts: dict[str, Any] = dict(Target(arch=device_arch() or "none").known())
-    facts["env.aiter"] = find_spec("aiter") is not None
+    facts["env.aiter"] = aiter_is_installed()
     facts["env.vllm"] = find_spec("vllm") is not None
     return facts
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
+
+from tests.aiter.trees import write
 from tests.cli.conftest import Run
 
 
@@ -111,3 +115,106 @@ def test_json(run: Run) -> None:
         "unread": [],
         "differs": [],
     }
+
+
+# --- AITER ---------------------------------------------------------------------------------------
+
+CALLS = """\
+op pack.norm(x: D[t.., H], w: D[H], eps: float) -> (y: D[t.., H]) {
+  means { y = x * w + eps }
+  impl "aiter.ops.norm:norm"(x, w, eps) -> y
+}
+
+op pack.scale(x: D[t..]) -> (y: D[t..]) {
+  means { y = x * 2.0 }
+  impl "aiter.ops.norm:scale"(x, by = 2.0) -> y
+}
+
+op pack.gone(x: D[t..]) -> (y: D[t..]) {
+  means { y = x * 3.0 }
+  impl "aiter.ops.gone:gone"(x) -> y
+}
+
+op pack.made(x: D[t..]) -> (y: D[t..]) {
+  means { y = x * 4.0 }
+  impl "aiter.ops.norm:made"(x) -> y
+}
+"""
+NORM = """\
+def norm(x, w, eps, *, mode): ...
+def scale(x, by=1.0): ...
+made = compiled("made")
+"""
+CHECKED = """\
+AITER 0.1.20 at aiter
+
+op          function              status
+pack.gone   aiter.ops.gone:gone   missing
+pack.made   aiter.ops.norm:made   unreadable
+pack.norm   aiter.ops.norm:norm   drifted
+pack.scale  aiter.ops.norm:scale  fits
+
+1 fits, 1 drifted, 1 missing, 1 unreadable
+"""
+DRIFT = """\
+error[FD515]: AITER has no `gone`, which `pack.gone` calls
+  --> calls.fuse:11:4
+   |
+11 | op pack.gone(x: D[t..]) -> (y: D[t..]) {
+   |    ^^^^^^^^^
+   |
+   = note: there is no module `aiter.ops.gone`
+
+error[FD516]: what AITER's `made` takes, which `pack.made` calls, is unknown
+  --> calls.fuse:16:4
+   |
+16 | op pack.made(x: D[t..]) -> (y: D[t..]) {
+   |    ^^^^^^^^^
+   |
+   = note: `made` is no plain function at aiter/ops/norm.py:3
+
+error[FD514]: AITER's `norm` does not take what `pack.norm` passes
+ --> calls.fuse:1:4
+  |
+1 | op pack.norm(x: D[t.., H], w: D[H], eps: float) -> (y: D[t.., H]) {
+  |    ^^^^^^^^^
+  |
+  = note: `mode`, which is taken by name only, has no default and is not passed
+  = note: aiter/ops/norm.py:1: norm(x, w, eps, *, mode)
+
+3 errors
+"""
+
+
+@pytest.fixture
+def _tree(place: Path) -> None:
+    write(place, {"ops/norm.py": NORM, "_version.py": "__version__ = '0.1.20'\n"})
+    (place / "calls.fuse").write_text(CALLS)
+
+
+@pytest.mark.usefixtures("_tree")
+def test_calls_of_aiter(run: Run) -> None:
+    done = run("ops", "calls.fuse", "--check-aiter=.")
+    assert (done.code, done.out, done.err) == (1, CHECKED, DRIFT)
+    one = run("ops", "calls.fuse", "pack.scale", "--check-aiter=aiter")
+    assert (one.code, one.err) == (0, "")
+    assert one.out.endswith("\n\n1 fits\n")
+
+
+@pytest.mark.usefixtures("_tree")
+def test_ops_that_call_no_aiter(run: Run) -> None:
+    done = run("ops", "pack.fuse", "--check-aiter=.")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "AITER 0.1.20 at aiter\n\nno op of these calls AITER\n"
+
+
+def test_no_aiter(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = run("ops", "pack.fuse", "--check-aiter")
+    assert (done.code, done.out) == (4, "")
+    assert done.err == (
+        "fusiondsl: AITER is not installed here (`pip install --pre amd-aiter`); or name its "
+        "source tree: --check-aiter=PATH\n"
+    )
+    done = run("ops", "--check-aiter", "pack.fuse")
+    assert (done.code, done.err) == (2, "fusiondsl: `pack.fuse` is no directory\n")

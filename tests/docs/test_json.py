@@ -12,7 +12,7 @@ from fusiondsl.cli.console import JSON_VERSION
 from fusiondsl.cli.main import COMMANDS, main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
-_BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r'^```(\w+)(?: title="([\w./]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 def test_examples(
@@ -22,6 +22,7 @@ def test_examples(
     ran = []
     for language, title, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if title:
+            Path(title).parent.mkdir(parents=True, exist_ok=True)
             Path(title).write_text(text, encoding="utf-8")
             continue
         assert language == "console"

@@ -14,7 +14,7 @@ def test_carries_grammar_and_every_pattern(installed: Installed) -> None:
     patterns = {
         f"fusiondsl/_data/patterns/{path.relative_to(CHECKOUT / 'patterns').as_posix()}"
         for path in (CHECKOUT / "patterns").rglob("*")
-        if path.suffix in (".fuse", ".yaml")
+        if path.suffix in (".fuse", ".yaml", ".json")
     }
     assert patterns
     assert patterns <= names

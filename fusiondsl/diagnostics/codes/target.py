@@ -30,6 +30,22 @@ CODES: dict[str, CodeInfo] = {
         "an installed kernel does not take what `impl` passes",
         "The torch op that an `impl` clause names has other arguments than the clause gives.",
     ),
+    "FD514": CodeInfo(
+        "a function of AITER does not take what `impl` passes",
+        "The source of AITER defines the function with other parameters than the clause counts on: "
+        "one is missing, renamed, moved, new without a default, or has another default. Change the "
+        "clause, or use a version of AITER that fits.",
+    ),
+    "FD515": CodeInfo(
+        "AITER has no function that `impl` calls",
+        "Neither the module nor a module it imports from defines the function. It may be newer or "
+        "older than this version of AITER, or have moved.",
+    ),
+    "FD516": CodeInfo(
+        "what AITER has under a name cannot be told from its source",
+        "The file cannot be parsed, or the name is bound to something other than a function, an "
+        "import from AITER, or another name. So it is not known whether the call fits.",
+    ),
     "FD520": CodeInfo(
         "an answer to a question that nobody asks",
         "`--answer` names an `extern predicate` that the rule files do not declare.",
