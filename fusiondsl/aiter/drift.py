@@ -23,6 +23,10 @@ from fusiondsl.resources import patterns_root
 
 Signature: TypeAlias = tuple[Parameter, ...]
 
+MAX_PROBLEMS = 20
+"""Of one call that are told; nobody reads more."""
+_DEFAULT = 60
+
 
 class Status(Enum):
     FITS = "fits"
@@ -65,10 +69,16 @@ def _check(op: OpDecl, impl: Impl, tree: Tree) -> Finding:
         moved = () if elsewhere is None else (f"there is a function of that name at {elsewhere}",)
         return Finding(op, impl, Status.MISSING, (str(error), *moved))
     for function in definitions:
-        problems = (*_call_problems(impl, function), *_changes(impl, function))
+        problems = [*_call_problems(impl, function), *_changes(impl, function)]
         if problems:
-            return Finding(op, impl, Status.DRIFTED, problems, function)
+            rest = len(problems) - MAX_PROBLEMS
+            shown = (*problems[:MAX_PROBLEMS], *([f"and {rest} more"] if rest > 0 else []))
+            return Finding(op, impl, Status.DRIFTED, shown, function)
     return Finding(op, impl, Status.FITS, (), definitions[0])
+
+
+def shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 # --- the call ----------------------------------------------------------------------------------
@@ -122,7 +132,7 @@ def _changed_defaults(known: Signature, function: Function, given: set[str]) -> 
         if new is None or old.name in given or None in (old.default, new.default):
             continue
         if old.default != new.default:
-            was = f"was {old.default} and is {new.default}"
+            was = f"was {old.default} and is {shortened(new.default or '', _DEFAULT)}"
             yield f"the default of `{old.name}`, which is not passed, {was}"
 
 

@@ -14,8 +14,8 @@ from fusiondsl.aiter.tree import PACKAGE, Tree
 
 MAX_IMPORTS = 16
 """Modules a name is followed through."""
-MAX_FILES = 20_000
-"""Looked into for a function that has moved."""
+MAX_SEARCHED = 256 << 20
+"""Bytes looked into for a function that has moved; all of AITER's Python has a tenth of that."""
 _MOVED_MODULES = "_BACKWARD_COMPAT_MAP"
 """The dictionary in which a package of AITER keeps old names of its modules."""
 
@@ -157,26 +157,26 @@ class _Search:
 def find_by_name(tree: Tree, name: str) -> str | None:
     """A place where some module defines the function, for what has moved."""
     wanted = re.compile(rb"^(?:async )?def " + re.escape(name).encode() + rb"\(", re.MULTILINE)
+    left = MAX_SEARCHED
     for file in _files(tree.root):
         try:
-            if file.stat().st_size <= MAX_BYTES and file.is_file():
-                text = file.read_bytes()
-                found = wanted.search(text)
-                if found is not None:
-                    return f"{file}:{text.count(bytes([10]), 0, found.start()) + 1}"
+            text = file.read_bytes() if file.is_file() and file.stat().st_size < MAX_BYTES else b""
         except OSError:
             continue
+        found = wanted.search(text)
+        if found is not None:
+            line = text.count(b"\n", 0, found.start()) + 1
+            return f"{file}:{line}"
+        left -= len(text) + 1
+        if left < 0:
+            break
     return None
 
 
 def _files(root: Path) -> Iterator[Path]:
-    seen = 0
     for directory, subdirectories, names in os.walk(root):
         subdirectories.sort()
-        for name in sorted(names):
-            if name.endswith(".py") and seen < MAX_FILES:
-                seen += 1
-                yield Path(directory) / name
+        yield from (Path(directory) / name for name in sorted(names) if name.endswith(".py"))
 
 
 def _is_file(path: Path) -> bool:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl import ir
-from fusiondsl.aiter.drift import Finding, Status, check_aiter
+from fusiondsl.aiter.drift import Finding, Status, check_aiter, shortened
 from fusiondsl.aiter.functions import Function, Parameter
 from fusiondsl.aiter.tree import NoTree, Tree, installed_tree, tree_at
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.table import table
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity
+from fusiondsl.diagnostics.escape import escaped
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -24,6 +25,9 @@ _MESSAGES = {
     Status.UNREADABLE: ("FD516", "what AITER's `{function}` takes, which `{op}` calls, is unknown"),
 }
 
+_SIGNATURE = 500
+"""Characters that are shown of one; AITER's longest has fewer."""
+
 
 def show_drift(console: Console, ops: Iterable[ir.OpDecl], path: str) -> int:
     try:
@@ -32,7 +36,7 @@ def show_drift(console: Console, ops: Iterable[ir.OpDecl], path: str) -> int:
         console.complain(str(error))
         return Exit.ENVIRONMENT if error.missing else Exit.USAGE
     findings = list(check_aiter(ops, tree))
-    console.print(f"AITER {tree.version or 'of unknown version'} at {tree.root}")
+    console.print(escaped(f"AITER {tree.version or 'of unknown version'} at {tree.root}"))
     console.print()
     if findings:
         rows = [(f.op.name, f.impl.location, f.status.value) for f in findings]
@@ -80,7 +84,7 @@ def _signature(function: Function) -> str:
     parts += map(_parameter, named)
     if function.any_keyword:
         parts.append("**kwargs")
-    return f"{function.name}({', '.join(parts)})"
+    return shortened(f"{function.name}({', '.join(parts)})", _SIGNATURE)
 
 
 def _parameter(parameter: Parameter) -> str:

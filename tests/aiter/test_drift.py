@@ -237,6 +237,13 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
         assert finding.status is Status.MISSING
 
 
+def test_not_all_is_told_of_what_has_no_end(tmp_path: Path) -> None:
+    many = ", ".join(f"p{i}" for i in range(1000))
+    finding = one(tmp_path, {"a.py": f"def f(x, eps, {many}): ...\n"}, '"aiter.a:f"(x, eps)')
+    assert len(finding.problems) == 21
+    assert finding.problems[-1] == "and 980 more"
+
+
 def test_ill_written_source_gives_no_warnings(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -208,6 +208,17 @@ def test_ops_that_call_no_aiter(run: Run) -> None:
     assert done.out == "AITER 0.1.20 at aiter\n\nno op of these calls AITER\n"
 
 
+@pytest.mark.usefixtures("_tree")
+def test_what_a_tree_says_does_not_reach_the_terminal_as_it_is(run: Run, place: Path) -> None:
+    (place / "aiter/_version.py").write_text("__version__ = '\\x1b[2J\\n'")
+    long = ", ".join(f"p{i}=1" for i in range(1000))
+    (place / "aiter/ops/norm.py").write_text(f"def norm(x, w, eps, mode, {long}): ...\n")
+    done = run("ops", "calls.fuse", "pack.norm", "--check-aiter=.")
+    assert done.code == 1
+    assert done.out.startswith("AITER <U+001B>[2J<U+000A> at aiter\n")
+    assert max(map(len, done.err.splitlines())) < 600
+
+
 def test_no_aiter(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = run("ops", "pack.fuse", "--check-aiter")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -396,6 +398,18 @@ def test_inductor_in_another_process_is_refused(
     cached = config.patch({POST: fusion, "force_disable_caches": False})
     with cached, pytest.raises(Exception, match="hands no custom pass to it"):
         compiled()(X)
+
+
+def test_what_is_compiled_needs_no_pass(rules: fusiondsl.CompiledRules) -> None:
+    """Ops stay as they are when the pass and the rules it came from are gone."""
+    with installed(rules) as fusion:
+        function = compiled()
+        function(X)
+    gone = weakref.ref(fusion)
+    del fusion
+    gc.collect()
+    assert gone() is None
+    torch.testing.assert_close(function(X), gate(X))
 
 
 def test_copies_share_reports_and_pickles_do_not(rules: fusiondsl.CompiledRules) -> None:
