@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,31 +11,17 @@ from torch._inductor import config
 
 from fusiondsl.engine import graph_pass, settings
 from fusiondsl.ops.dispatch import SWITCH
+from tests.docs.pages import DOCS, run_programs
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch_compile.md"
-_BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+PAGE = DOCS / "torch_compile.md"
 
 
 @pytest.mark.slow
 def test_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch._dynamo.reset()
-    names: dict[str, Any] = {}
-    printed = ""
     with config.patch(force_disable_caches=True):
-        for language, title, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-            if title:
-                Path(title).write_text(text)
-            elif language == "python":
-                assert printed == "", "the page does not show what was printed"
-                said = io.StringIO()
-                with contextlib.redirect_stdout(said):
-                    exec(text, names)
-                printed = said.getvalue()
-            else:
-                assert (language, printed) == ("text", text)
-                printed = ""
-    assert printed == ""
+        assert run_programs(PAGE) == 7
     assert config.post_grad_custom_post_pass is None
 
 
