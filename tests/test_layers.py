@@ -32,6 +32,7 @@ LAYERS = (
     "rules",
     "integrations",
     "demo",
+    "pictures",
     "cli",
 )
 WITHOUT_TORCH = LAYERS[: LAYERS.index("ops")]

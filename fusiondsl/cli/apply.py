@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
+from fusiondsl.cli.drawn import add_html, check_page, drawn, give_page, wants_page
 from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
@@ -29,7 +30,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Reads the graphs of a dump (a log, a trace, what `gm.print_readable()` "
         "prints), rewrites them, and reports every site that was rewritten and every one that "
         "came close.",
-        parents=[common()],
+        parents=[common("html")],
     )
     add_paths(parser)
     add_graph(parser)
@@ -37,6 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--all", action="store_true", help="also sites where only one op of a rule was found"
     )
+    add_html(parser)
     add_target(parser)
     parser.set_defaults(run=run)
 
@@ -46,19 +48,27 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         refuse_input_as_output([*args.paths, file_of(args.graph)], args.output)
     rules = load_rules(args)
+    check_page(args, rules, args.output)
     from fusiondsl.engine import CompiledRules
 
     compiled = CompiledRules(rules.program, rules.target)
     found = [graph for _, graph in read_named(args.graph, rules.program)]
     graphs = readable(console, found)
-    if len(graphs) < len(found) and args.output is not None:
+    if len(graphs) < len(found) and (args.output is not None or wants_page(args)):
         return Exit.USAGE
-    reports = [compiled.apply(graph.gm, tokens=args.tokens) for graph in graphs]
+    pictures = []
+    if wants_page(args):
+        pictures = [drawn(args, compiled, graph, rewrite=True) for graph in graphs]
+        reports = [picture.report for picture in pictures]
+    else:
+        reports = [compiled.apply(graph.gm, tokens=args.tokens) for graph in graphs]
     for graph, report in zip(graphs, reports, strict=True):
         _show(console, graph, report, compiled.proof, everything=args.all)
     if args.output is not None:
         write_atomically(args.output, _readable(graphs).encode())
         console.print(f"wrote {args.output}")
+    if pictures:
+        give_page(args, pictures)
     console.add(
         graphs=[
             {"name": graph.name, **_report_data(report, compiled.proof)}

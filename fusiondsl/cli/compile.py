@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     for output in filter(None, (args.output, args.python)):
         refuse_input_as_output(args.paths, output)
     if args.output is not None and args.python is not None:
-        refuse_one_file_for_two(args.output, args.python)
+        refuse_one_file_for_two("the artifact and the module", args.output, args.python)
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
 

@@ -1,7 +1,8 @@
-"""What a subcommand says, for people or as one JSON document.
+"""What a subcommand says: for people, as one JSON document, or as a page.
 
 For people, results go to standard output and diagnostics to standard error. With `--format json`
-standard output is one object: `version`, `diagnostics`, and the parts the subcommand adds.
+standard output is one object: `version`, `diagnostics`, and the parts the subcommand adds. With
+`--format html` it is a page, and nothing where the subcommand comes to none.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ class Console:
         self, *, color: str = "auto", format: str = "pretty", strict: bool = False
     ) -> None:
         self.json = format == "json"
+        self.html = format == "html"
         self.strict = strict
         self._color = color
         self._document: dict[str, Any] = {"version": JSON_VERSION, "diagnostics": []}
         self._seen: list[Diagnostic] = []
+        self._page = ""
 
     # --- saying --------------------------------------------------------------------------------
 
     def print(self, text: str = "") -> None:
         """A line of the result, for people only."""
-        if not self.json:
+        if not (self.json or self.html):
             print(text)
+
+    def page(self, page: str) -> None:
+        """The page that is the result."""
+        self._page = page
 
     def add(self, **parts: object) -> None:
         """Parts of the JSON document."""
@@ -67,9 +74,11 @@ class Console:
             print(f"fusiondsl: {text}", file=sys.stderr)
 
     def close(self) -> None:
-        """Writes the JSON document, once everything is in it."""
+        """Writes the JSON document or the page, once everything is in it."""
         if self.json:
             print(json.dumps(self._document, indent=2, ensure_ascii=False))
+        elif self.html:
+            print(self._page, end="")
 
     # --- asking --------------------------------------------------------------------------------
 

@@ -55,9 +55,9 @@ def refuse_input_as_output(paths: list[str], output: str) -> None:
         _refuse(f"`{output}` is an input; the output would replace it")
 
 
-def refuse_one_file_for_two(artifact_file: str, module_file: str) -> None:
-    if os.path.realpath(artifact_file) == os.path.realpath(module_file):
-        _refuse(f"the artifact and the module cannot both be `{module_file}`")
+def refuse_one_file_for_two(what: str, first: str, second: str) -> None:
+    if os.path.realpath(first) == os.path.realpath(second):
+        _refuse(f"{what} cannot both be `{second}`")
 
 
 def _refuse(message: str) -> None:

@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with collection_paused():  # for the imports, which keep what they make
             parser = _parser(words)
         args = parser.parse_args(words)
+        if args.format == "html" and not hasattr(args, "html"):
+            parser.error(f"`fusiondsl {args.command}` draws no page: --format is pretty or json")
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else Exit.USAGE
     for stream in (sys.stdout, sys.stderr):
@@ -104,7 +106,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         description="Rules that fuse operations in PyTorch graphs, written as data.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[common()],
+        parents=[common("html")],
     )
     parser.set_defaults(color="auto", format="pretty", strict=False)
     version = f"fusiondsl {fusiondsl.__version__}"

@@ -20,12 +20,16 @@ _ARCH = re.compile(r"gfx[0-9a-f]+")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def common() -> argparse.ArgumentParser:
-    """A parent parser: these options may stand before or after the subcommand."""
+def common(*formats: str) -> argparse.ArgumentParser:
+    """A parent parser: these options may stand before or after the subcommand.
+
+    `formats` are those a subcommand has beside the usual ones.
+    """
     parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = parser.add_argument_group("output")
     group.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
-    group.add_argument("--format", choices=("pretty", "json"), help="default: pretty")
+    choices = ("pretty", "json", *formats)
+    group.add_argument("--format", choices=choices, help="default: pretty")
     group.add_argument("--strict", action="store_true", help="warnings count: exit code 1")
     return parser
 

@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl import artifact
-from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
+from fusiondsl.cli.drawn import add_html, check_page, drawn, files_read, give_page, wants_page
+from fusiondsl.cli.dumps import add_graph, notes, read_named, readable
 from fusiondsl.cli.exits import Exit
-from fusiondsl.cli.inputs import Rules, load_rules, refuse_input_as_output
+from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, positive
 from fusiondsl.diagnostics.suggest import did_you_mean
 
@@ -29,7 +30,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Reads the graphs of a dump and says for every rule where it fires, where it "
         "comes close, and everything that is in the way there, the first cause first. An edit is "
         "named where one makes the rule fire. No graph is changed.",
-        parents=[common()],
+        parents=[common("html")],
     )
     add_paths(parser)
     add_graph(parser)
@@ -50,6 +51,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="write a Python script with the part of the graph around the nearest miss, or around "
         "that of --site, which asks the same",
     )
+    add_html(parser)
     add_target(parser)
     parser.set_defaults(run=run)
 
@@ -65,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
             console.complain(f"no rule is called `{name}`; {hint}")
             return Exit.USAGE
     if args.repro is not None:
-        refuse_input_as_output(_inputs(args, rules), args.repro)
+        refuse_input_as_output(files_read(args, rules), args.repro)
+    check_page(args, rules, args.repro)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why.text import lines
 
@@ -78,11 +81,17 @@ def run(args: argparse.Namespace) -> int:
         near = did_you_mean(args.site, nodes)
         console.complain(f"no graph has a node `{args.site}`" + (f"; {near}" if near else ""))
         return Exit.USAGE
-    shown, answers = [], []
+    shown, answers, pictures = [], [], []
     for graph in asked:
-        answer = compiled.why(
-            graph.gm, tokens=args.tokens, rules=args.rule, site=args.site, top=args.top
-        )
+        if wants_page(args):
+            pictures.append(
+                drawn(args, compiled, graph, asked=args.rule, site=args.site, top=args.top)
+            )
+            answer = pictures[-1].answer
+        else:
+            answer = compiled.why(
+                graph.gm, tokens=args.tokens, rules=args.rule, site=args.site, top=args.top
+            )
         answers.append((graph.gm, answer))
         shown.append({"name": graph.name, **answer_data(answer)})
         console.print(console.paint("bold", f"{graph.name}: {len(graph.gm.graph.nodes)} nodes"))
@@ -96,14 +105,11 @@ def run(args: argparse.Namespace) -> int:
     console.add(graphs=shown)
     if args.repro is not None and not _write_repro(args, compiled, answers):
         return Exit.USAGE
-    return console.exit_code() if len(graphs) == len(found) else Exit.USAGE
-
-
-def _inputs(args: argparse.Namespace, rules: Rules) -> list[str]:
-    """All files that are read, those of directories too."""
-    program = rules.program
-    spans = [*(rule.span for rule in program.rules), *(op.span for op in program.ops.values())]
-    return [*args.paths, file_of(args.graph), *{s.source.name for s in spans if s is not None}]
+    if len(graphs) < len(found):
+        return Exit.USAGE
+    if wants_page(args):
+        give_page(args, pictures)
+    return console.exit_code()
 
 
 def _write_repro(

@@ -33,7 +33,7 @@ def test_examples(
             assert printed.err == "", command
             assert printed.out.rstrip() == expected.rstrip(), command
             ran += 1
-    assert ran == 9
+    assert ran == 11
 
 
 def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

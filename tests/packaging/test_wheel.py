@@ -21,6 +21,19 @@ def test_carries_grammar_and_every_pattern(installed: Installed) -> None:
     assert {"fusiondsl/_data/grammar/fusion.lark", "fusiondsl/py.typed"} <= names
 
 
+def test_carries_what_pages_are_made_of(installed: Installed) -> None:
+    names = set(zipfile.ZipFile(installed.wheel).namelist())
+    pictures = CHECKOUT / "fusiondsl" / "pictures"
+    parts = {
+        path.relative_to(CHECKOUT).as_posix()
+        for folder in ("web", "vendor")
+        for path in (pictures / folder).iterdir()
+    }
+    assert len(parts) == 9
+    assert parts <= names
+    assert any(n.endswith("licenses/fusiondsl/pictures/vendor/dagre.LICENSE.txt") for n in names)
+
+
 def test_starts_with_the_tables_it_carries(installed: Installed, tmp_path: Path) -> None:
     program = "import fusiondsl.syntax.fuse as fuse; print(fuse._tools().parser.source_path)"
     read = f'python -c "{program}"'
