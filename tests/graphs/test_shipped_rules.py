@@ -21,15 +21,29 @@ FACTS: dict[str, int | float | str | bool] = {
 }
 FIRES = {
     # Tensor parallel: both norms of a layer stand behind an all-reduce.
+    "llama.gpuops.tp2_rank0.r1-256.g0": {"allreduce_rms_norm": 1},
     "llama.gpuops.tp2_rank0.r1-256.g1": {"allreduce_add_rms_norm": 2},
+    "llama.gpuops.tp2_rank0.r1-256.g4": {"allreduce_add_rms_norm": 2},
+    "llama_fp8_static.gpuops.r1-256.g0": {"rms_norm_static_quant": 1},
     "llama_fp8_static.gpuops.r1-256.g1": {
         "add_rms_norm_static_quant": 2,
         "silu_mul_static_quant": 1,
     },
+    "llama_fp8_static.gpuops.r1-256.g4": {
+        "add_rms_norm_static_quant": 1,
+        "silu_mul_static_quant": 1,
+    },
+    # The model calls SiLU-mul with quantisation itself.
+    "llama_fp8_static_ct.gpuops.r1-256.g1": {"add_rms_norm_static_quant": 2},
+    "llama_fp8_static_ct.gpuops.r1-256.g4": {"add_rms_norm_static_quant": 1},
+    # Multi-head latent attention.
+    "dsv2.native.r1-2048.g0": {"mla_dual_rms_norm": 1},
     "dsv2.native.r1-2048.g1": {"mla_dual_rms_norm": 1},
+    "dsv2.native.r1-2048.g2": {"mla_dual_rms_norm": 1},
+    "dsv3.native.r1-2048.g2": {"mla_dual_rms_norm": 1},
 }
-FEW = {"llama.gpuops.tp2_rank0.r1-256.g1": range(1, 81)}
-"""Its rows are too narrow for an all-reduce in two stages, which more tokens take."""
+FEW = {stem: range(1, 81) for stem in FIRES if ".tp2_" in stem}
+"""Their rows are too narrow for an all-reduce in two stages, which more tokens take."""
 
 
 @pytest.fixture(scope="module")
