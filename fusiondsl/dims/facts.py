@@ -7,7 +7,7 @@ every assignment the facts allow, everything else is UNKNOWN. No guard is ever a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from fusiondsl.dims.dim import ZERO, Atom, Dim, DimTooComplex, Monomial
@@ -58,19 +58,22 @@ _MOST_TERMS = 24
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Ranges of symbols and divisors they have (`T % 8 == 0`)."""
+    """Ranges of symbols, divisors they have (`T % 8 == 0`), and which are equal."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     divisors: Mapping[str, int] = field(default_factory=dict)
     default: Range = ANYTHING
     """The range of a symbol that `ranges` does not name."""
+    equal: Mapping[str, str] = field(default_factory=dict)
+    """Symbols that are another one, which no key of this is."""
 
     def with_range(self, symbol: str, lo: int | None, hi: int | None) -> Facts:
-        ranges = {**self.ranges, symbol: Range(lo, hi)}
-        return Facts(ranges, self.divisors, self.default)
+        ranges = {**self.ranges, self.equal.get(symbol, symbol): Range(lo, hi)}
+        return replace(self, ranges=ranges)
 
     def with_divisor(self, symbol: str, divisor: int) -> Facts:
-        return Facts(self.ranges, {**self.divisors, symbol: divisor}, self.default)
+        divisors = {**self.divisors, self.equal.get(symbol, symbol): divisor}
+        return replace(self, divisors=divisors)
 
     def range_of(self, symbol: str) -> Range:
         """The range of a symbol, its ends moved to multiples of its divisor."""
@@ -210,12 +213,15 @@ class Facts:
     # --- bounds --------------------------------------------------------------------------------
 
     def _pinned(self, dim: Dim) -> Dim:
-        """`dim` with the symbols of which one value is left replaced by it."""
+        """`dim` with symbols replaced by the only value that is left, or by what they equal."""
         values: dict[str, Dim | int] = {}
         for symbol in dim.symbols():
-            single = self.range_of(symbol).single
+            same = self.equal.get(symbol, symbol)
+            single = self.range_of(same).single
             if single is not None:
                 values[symbol] = single
+            elif same is not symbol:
+                values[symbol] = Dim.symbol(same)
         if not values:
             return dim
         try:

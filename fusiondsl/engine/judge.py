@@ -7,7 +7,7 @@ from those alone is worked out once and remembered for the graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -90,6 +90,8 @@ class Judge:
         self._known = known
         self._signatures = signatures
         self._verdicts: dict[Any, Verdict] = {}
+        self._equal: Mapping[str, str] = {}
+        """Symbols that are known to be equal; asked for when a site is refused for a size."""
 
     @cached_property
     def _context(self) -> tuple[Any, ...]:
@@ -103,17 +105,28 @@ class Judge:
         key = self._key(site)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._verdicts[key] = self._recall(site, key)
+            verdict = self._recall(site, key)
+            if verdict.problem is not None and verdict.problem.kind in _OF_SIZES:
+                verdict = self._again(site, key, verdict)
+            self._verdicts[key] = verdict
         if verdict.needs and not self._sizes.are_inputs(verdict.needs):
             return self._writable(site, verdict)
         return verdict
+
+    def _again(self, site: Site, key: Any, refused: Verdict) -> Verdict:
+        """The verdict with what calls of the graph say of its symbols, if that is more."""
+        equal = self._sizes.equal(self._compiled.bindings)
+        if equal == self._equal:
+            return refused
+        self._equal = equal
+        return self._recall(site, key)
 
     def _recall(self, site: Site, key: Any) -> Verdict:
         """A verdict of an earlier graph, unless the site has a scalar that is a node."""
         slots = site.slots
         if any(isinstance(slots[s], VALUES) for s in site.rule.scalar_slots):
             return self._judge(site)
-        full = (self._context, key)
+        full = (self._context, tuple(self._equal.items()), key)
         verdict = self._known.get(full)
         if verdict is None:
             verdict = self._judge(site)
@@ -206,7 +219,8 @@ class Judge:
                     tensor = tensor_of(value) if isinstance(value, VALUES) else None
                     if tensor is not None:
                         sizes.extend(shape_of(tensor))
-        return facts_for(self._shape_env, sizes)
+        facts = facts_for(self._shape_env, sizes)
+        return replace(facts, equal=self._equal) if self._equal else facts
 
     def _bind(self, site: Site, binder: TypeBinder) -> Problem | None:
         for name, declared, slot in site.rule.tensors:
@@ -327,6 +341,8 @@ def _needed_sizes(
     return tuple(dict.fromkeys(size for shape in shapes for size in symbolic(shape)))
 
 
+_OF_SIZES = frozenset({"shape", "predicate unknown"})
+"""Problems that may be gone once more is known of the sizes."""
 _ATOMS = frozenset({int, float, bool, str, torch.dtype, type(None)})
 
 

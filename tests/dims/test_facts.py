@@ -170,3 +170,14 @@ def test_a_long_polynomial_stays_cheap() -> None:
     known = Facts(default=Range(1, 2))
     assert known.bounds(dim) == Range(200, 800)
     assert math.isfinite(known.bounds(dim // 8).hi or 0)
+
+
+def test_symbols_that_are_another_one() -> None:
+    known = Facts({"T": Range(8, 100)}, equal={"S": "T"}).with_divisor("S", 8)
+    S = Dim.symbol("S")  # noqa: N806
+    assert known.compare("==", S, T) is Truth.TRUE
+    assert known.compare("==", 2 * S + H, H + 2 * T) is Truth.TRUE
+    assert known.compare("==", S, H) is Truth.UNKNOWN
+    assert known.compare("<=", S, Dim.const(100)) is Truth.TRUE
+    assert known.divisible(S * H, 8) is Truth.TRUE
+    assert known.with_range("S", 8, 8).compare("==", T, Dim.const(8)) is Truth.TRUE

@@ -9,6 +9,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import fusiondsl
+from fusiondsl.engine.report import RefusalKind
+from fusiondsl.graphs import read
 
 SPLIT = """
 rule parts(x: D[t.., Q + 2 * K]) {
@@ -66,3 +68,57 @@ def test_sites_that_differ_only_in_the_size_of_a_view_are_judged_apart() -> None
     assert report.counts == {"rows": 1}
     (refusal,) = report.refusals_of("rows")
     assert refusal.label == "even"
+
+
+TURN = """
+extern op mine.turn(x: D[T, H], at: i64[T]) -> D[T, H]
+extern op mine.act(x: D[t.., H]) -> D[t.., H]
+extern op mine.act_turn(x: D[T, H], at: i64[T]) -> D[T, H]
+extern op mine.act_sum(x: D[T, H], y: D[T, H]) -> D[T, H]
+rule turned(x: D[tokens, H], at: i64[tokens]) {
+  match { y = mine.turn(mine.act(x), at) }
+  replace { y = mine.act_turn(x, at) }
+  where { few: tokens <= 64 }
+}
+rule summed(x: D[tokens, H], y: D[tokens, H]) {
+  match { z = mine.act(x) + y * 2.0 }
+  replace { z = mine.act_sum(x, y) }
+}
+"""
+TWO = """\
+class M(torch.nn.Module):
+    def forward(self, s1: "Sym(s1)", s2: "Sym(s2)", x: "f32[s1, 8][8, 1]cpu",
+        at: "i64[s2][1]cpu"{more}):
+        act: "f32[s1, 8][8, 1]cpu" = torch.ops.mine.act.default(x)
+        {call}
+        return ({result},)
+"""
+
+
+@pytest.mark.parametrize(("tokens", "fires"), [(64, 1), (65, 0)])
+def test_one_size_under_two_names(tokens: int, fires: int) -> None:
+    """The op is declared for as many places as rows, so a graph with it has as many."""
+    rules = fusiondsl.load_source(TURN).compile()
+    call = 'y: "f32[s1, 8][8, 1]cpu" = torch.ops.mine.turn.default(act, at)'
+    (found,) = read(TWO.format(call=call, result="y", more=""), program=rules.program)
+    report = rules.apply(found.gm, tokens=range(1, tokens + 1))
+    assert report.counts == ({"turned": 1} if fires else {})
+    assert not found.symbols.shape_env.guards
+    assert not found.symbols.shape_env.replacements
+    if not fires:
+        (refusal,) = report.refusals_of("turned")
+        assert refusal.label == "few"
+
+
+def test_two_sizes_that_no_call_needs_to_be_one() -> None:
+    rules = fusiondsl.load_source(TURN).compile()
+    call = """twice: "f32[s2, 8][8, 1]cpu" = torch.ops.aten.mul.Tensor(other, 2.0)
+        sum_1: "f32[s1, 8][8, 1]cpu" = torch.ops.aten.add.Tensor(act, twice)"""
+    more = ', other: "f32[s2, 8][8, 1]cpu"'
+    text = TWO.format(call=call, result="sum_1", more=more)
+    (found,) = read(text, program=rules.program)
+    report = rules.apply(found.gm, tokens=range(1, 65))
+    assert report.counts == {}
+    (refusal,) = report.refusals_of("summed")
+    assert refusal.kind is RefusalKind.SHAPE
+    assert refusal.message.endswith("s2 is not provably equal")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 import fusiondsl
 from fusiondsl import Answer, CompiledRules, Report
 from fusiondsl.engine.report import Refusal, RefusalKind
+from fusiondsl.graphs import read
 from fusiondsl.ops.references.attention import LayerCache, reference_caches
 from fusiondsl.resources import patterns_root
 from fusiondsl.rules import RuleSet
@@ -212,6 +214,15 @@ def test_norm_mrope_and_cache(rope: Rope) -> None:
 @pytest.mark.parametrize(("rope", "rule"), [(rope_custom, ROPE), (mrope, MROPE)])
 def test_a_quantised_query_reads_the_new_query(rope: Rope, rule: str) -> None:
     check(source(rope, quantised=True), rule, same_but_for_codes)
+
+
+def test_positions_of_another_symbol() -> None:
+    """As vLLM's graphs have it: the rotary embedding needs as many positions as tokens."""
+    text = Path(__file__).parents[1] / "cases" / "engine" / "positions_of_another_symbol.txt"
+    ready = rules(answer(ROPE), FROM_CACHE)
+    (found,) = read(text, program=ready.program)
+    assert ready.apply(found.gm, tokens=range(1, 257)).counts == {ROPE: 1}
+    assert not found.symbols.shape_env.guards
 
 
 def test_every_layer_with_its_own_cache() -> None:

@@ -34,6 +34,7 @@ class Examiner(Judge):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self._equal = self._sizes.equal(self._compiled.bindings)
         self._heard: dict[Any, tuple[tuple[Part, Problem], ...]] = {}
 
     def problems(self, site: Site, *, whole: bool) -> Iterator[Problem]:
