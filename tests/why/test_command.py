@@ -60,3 +60,20 @@ def test_names_that_are_not_there(run: Run) -> None:
     done = run("why", "pack.fuse", "--graph", "graph.txt", "--site", "add_2")
     assert (done.code, done.out) == (2, "")
     assert done.err == "fusiondsl: no graph has a node `add_2`; did you mean `add_1`?\n"
+
+
+EARLY = """\
+class GraphModule(torch.nn.Module):
+    def forward(self, x_1: "bf16[7, 64][64, 1]cpu"):
+        y: "f32[7, 64][64, 1]cpu" = x_1.float()
+        return (y,)
+"""
+
+
+def test_a_graph_before_aten(run: Run) -> None:
+    """Said once, not for every rule."""
+    Path("early.txt").write_text(EARLY)
+    done = run("why", "pack.fuse", "--graph", "early.txt", *ON)
+    message = "no half of the source stands anywhere in the graph, which is not lowered to aten"
+    assert done.out.count(message) == 1
+    assert done.out.rstrip().endswith("operations, such as y")

@@ -21,6 +21,7 @@ from fusiondsl.engine.why.fused import AlreadyFused
 from fusiondsl.engine.why.lenient import compile_leniently
 from fusiondsl.engine.why.scan import Place, Scan
 from fusiondsl.engine.why.show import model_line
+from fusiondsl.engine.why.unread import not_lowered, undeclared
 from fusiondsl.pause import collection_paused
 
 
@@ -127,12 +128,27 @@ class _Inquiry:
             yield Cause("difference", never.message, label=never.label, span=rule.span)
             return
         where = "" if self._site is None else f" around {self._site}"
+        wanted = tuple(dict.fromkeys(call.op for call in rule.match))
+        node, hint = self._unseen(wanted)
         yield Cause(
             "structure",
-            f"no half of the source stands anywhere{where} in the graph",
-            expected=", ".join(dict.fromkeys(call.op for call in rule.match)),
+            f"no half of the source stands anywhere{where} in the graph{hint}",
+            None if node is None else node.name,
+            expected=", ".join(wanted),
             span=rule.span,
+            source=None if node is None else model_line(node),
         )
+
+    def _unseen(self, wanted: tuple[str, ...]) -> tuple[fx.Node | None, str]:
+        """What may stand there all the same, in a form that no rule sees."""
+        other = undeclared(self._graph, self._compiled.bindings, wanted)
+        if other is not None:
+            node, name, like = other
+            return node, f": {name}, which {like} may be, is declared nowhere"
+        early = not_lowered(self._graph)
+        if early is not None:
+            return early, f", which is not lowered to aten operations, such as {early.name}"
+        return None, ""
 
     def _fused_already(self, rule: ir.Rule) -> Iterator[SiteAnswer]:
         """Where the graph has what the rule writes."""

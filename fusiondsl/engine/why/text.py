@@ -26,15 +26,18 @@ def lines(
     Without `everything`, a place with half of a source or less is no near miss, and rules that are
     near nowhere are listed by name alone.
     """
-    far: list[str] = []
+    far: list[RuleAnswer] = []
     for rule in answer.rules:
         near = [site for site in rule.near if everything or site.is_near]
         if not near and not rule.fired and not everything:
-            far.append(rule.rule)
+            far.append(rule)
             continue
         yield from _rule(rule, groups_of(near), top, paint)
     if far:
-        yield f"near nowhere: {', '.join(far)}"
+        yield f"near nowhere: {', '.join(rule.rule for rule in far)}"
+        # What stands in the graph and no rule sees is the same for many of them.
+        seen = dict.fromkeys(c.message for rule in far for c in rule.causes if c.node)
+        yield from (f"  {message}" for message in list(seen)[:top])
 
 
 def _rule(rule: RuleAnswer, groups: tuple[Group, ...], top: int, paint: Paint) -> Iterator[str]:
