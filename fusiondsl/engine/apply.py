@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import fx
 
+from fusiondsl.engine.bases import reshaped_bases
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
@@ -63,15 +64,16 @@ def apply(
     rewrite: bool = True,
 ) -> Report:
     """Rewrites `graph` in place. With `rewrite` False only matches and reports."""
+    before = len(graph.nodes)
     # What a run remembers is gone before the collector looks at new objects again.
     with collection_paused(), plain_reads():
-        return _run(Run(compiled, plan, graph, tokens, rewrite), plan, graph)
+        return _run(Run(compiled, plan, graph, tokens, rewrite), plan, graph, before)
 
 
-def _run(run: Run, plan: Plan, graph: fx.Graph) -> Report:
-    before = len(graph.nodes)
-    for trie in plan.strata:
-        run.stratum(trie)
+def _run(run: Run, plan: Plan, graph: fx.Graph, before: int) -> Report:
+    with reshaped_bases(graph):
+        for trie in plan.strata:
+            run.stratum(trie)
     return Report(
         tuple(run.fired),
         tuple(run.refused()),

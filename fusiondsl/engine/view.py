@@ -273,7 +273,7 @@ class View:
         return Call(binding.name, args, node, binding, results, _buffers(binding, given))
 
     def _call_v2(self, node: fx.Node) -> Call | None:
-        """Whole bases only: an argument that is a view of its base is not seen through."""
+        """Whole bases only: reshapes of them were set apart before, slices are not seen through."""
         binding = self.bindings.of(node.args[0])
         if binding is None:
             return None
@@ -284,9 +284,10 @@ class View:
         item_of_argument: dict[str, int] = {}
         for name in binding.mutated:
             prefix = f"_{name}_"
-            mine = {k for k in node.kwargs if k.startswith(prefix)}
-            index = node.kwargs.get(f"{prefix}base_index")
-            if mine != {f"{prefix}base_index"}:
+            if any(f"{prefix}{part}" in node.kwargs for part in _PARTS):
+                return None
+            index = node.kwargs.get(f"{prefix}base_index", _MISSING)
+            if index is _MISSING:
                 return None
             if index is None:
                 given[name] = None
@@ -310,6 +311,8 @@ class View:
 
 
 _MISSING: Any = object()
+_PARTS = ("size", "slice_dim", "length")
+"""What `auto_functionalized_v2` has of an argument that is not all of its base."""
 
 
 def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:

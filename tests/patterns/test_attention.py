@@ -179,9 +179,12 @@ def v1(function: Any, *args: Tensor) -> Captured:
 
 
 def check(
-    function: Any, rule: str, compare: Callable[[Tensor, Tensor], None] = same_turned
+    function: Any,
+    rule: str,
+    compare: Callable[[Tensor, Tensor], None] = same_turned,
+    capture: Any = v1,
 ) -> None:
-    captured = v1(function, *inputs(7))
+    captured = capture(function, *inputs(7))
     assert apply(captured).counts == {rule: 1}
     assert not any("rotary" in t or t == "mrope.default" for t in captured.targets())
     for tokens, padding in ((7, 0), (128, 0), (7, 3)):
@@ -198,6 +201,25 @@ def check(
 @pytest.mark.parametrize("rope", [rope_custom, rope_custom_adjacent, rope_aiter])
 def test_norm_rope_and_cache(rope: Rope) -> None:
     check(source(rope), ROPE)
+
+
+@pytest.mark.parametrize(("rope", "rule"), [(rope_custom, ROPE), (mrope, MROPE)])
+def test_an_embedding_that_turns_reshapes_of_its_bases(rope: Rope, rule: str) -> None:
+    """As `auto_functionalized_v2` has it: the norms are the bases, and in another form."""
+    check(source(rope), rule, capture=post_grad)
+
+
+def test_reshapes_of_bases_that_no_rule_takes() -> None:
+    captured = post_grad(source(rope_custom), *inputs(7))
+    before = str(captured.gm.graph)
+    values = {n.name: str(n.meta.get("val")) for n in captured.gm.graph.nodes}
+    report = apply(captured, [])
+    assert report.counts == {}
+    assert str(captured.gm.graph) == before
+    assert {n.name: str(n.meta.get("val")) for n in captured.gm.graph.nodes} == values
+    answer = rules().why(captured.gm, tokens=range(1, 257), rules=[ROPE])
+    assert [c.code for c in answer.of(ROPE).sites[0].causes] == ["predicate-unknown"]
+    assert str(captured.gm.graph) == before
 
 
 @pytest.mark.parametrize("norm", [s.norm_llama, s.norm_weight_upcast])

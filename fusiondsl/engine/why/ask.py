@@ -9,6 +9,7 @@ from torch import fx
 
 from fusiondsl import ir
 from fusiondsl.engine.apply import Plan, Run
+from fusiondsl.engine.bases import reshaped_bases
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.report import Fired, Refusal
 from fusiondsl.engine.symbols import plain_reads
@@ -73,6 +74,10 @@ class _Inquiry:
         self._edits = Runs(graph, self._holds)
 
     def answer(self) -> Answer:
+        with reshaped_bases(self._copy):
+            return self._answer()
+
+    def _answer(self) -> Answer:
         rules = self._lenient.compiled.rules
         for level in range(max((rule.stratum for rule in rules), default=-1) + 1):
             mine = [r for r in rules if r.stratum == level and self._is_asked(r.name)]
