@@ -76,6 +76,11 @@ def _arg(node: Operation, index: int, name: str, default: Any = None) -> Any:
     return node.kwargs.get(name, default)
 
 
+def _dtype(node: Any) -> torch.dtype | None:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
 def _rank(node: Any) -> int | None:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value.dim() if isinstance(value, torch.Tensor) else None
@@ -116,6 +121,11 @@ def _pow(node: Operation) -> Primitive | None:
     base, exponent = node.args
     if exponent == 2:
         return Primitive("prim.square", (base,))
+    # The kernels of `pow` call another one here; that of rsqrt rounds f16 in another way.
+    if exponent == 0.5:
+        return Primitive("prim.sqrt", (base,))
+    if exponent == -0.5 and _dtype(base) in (torch.float32, torch.float64):
+        return Primitive("prim.rsqrt", (base,))
     return Primitive("prim.pow", (base, exponent))
 
 
@@ -174,7 +184,11 @@ def _clamp_both(node: Operation) -> Primitive | None:
         return Primitive("prim.clamp_min", (node.args[0], low))
     if low is None:
         return Primitive("prim.clamp_max", (node.args[0], high))
-    return None
+    return Primitive(CLAMP, (node.args[0], low, high))
+
+
+CLAMP = "clamp"
+"""Both primitives at once: the view has a value in between."""
 
 
 def _slice(node: Operation) -> Primitive | None:
@@ -298,7 +312,7 @@ _TABLE: tuple[_Entry, ...] = (
     _entry(aten.div.Scalar, _div, "div"),
     *_entries(_binary, "maximum", aten.maximum.default),
     *_entries(_binary, "minimum", aten.minimum.default),
-    _entry(aten.pow.Tensor_Scalar, _pow, "pow", "square"),
+    _entry(aten.pow.Tensor_Scalar, _pow, "pow", "square", "sqrt", "rsqrt"),
     _entry(aten.clamp_min.default, _clamp("prim.clamp_min", "min"), "clamp_min"),
     _entry(aten.clamp_max.default, _clamp("prim.clamp_max", "max"), "clamp_max"),
     _entry(aten.clamp.default, _clamp_both, "clamp_min", "clamp_max"),

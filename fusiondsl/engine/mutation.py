@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 """Index of a version that is no result of its writer."""
+BETWEEN = -2
+"""Index of a value inside of an operation that is two primitives; nothing is written."""
 
 
 @dataclass(eq=False, slots=True)

@@ -193,18 +193,25 @@ def primitive(op: str, args: tuple[Any, ...], like: torch.Tensor) -> Written:
 def spell_out(
     op: str, args: tuple[Any, ...], value: Callable[[Any], torch.Tensor]
 ) -> tuple[str, tuple[Any, ...]]:
-    """`zeros_like(x)` as `zeros` of its shape and dtype; the one open size of a view as -1."""
+    """`zeros_like(x)` as `zeros` of its shape and dtype; the one open size of a view as -1.
+
+    The larger of a value and a number is a clamp.
+    """
     if op == "prim.view":
         shape = args[1]
         inferred = 0 not in shape and sum(type(size) is not int for size in shape) == 1
         written = tuple(s if type(s) is int or not inferred else -1 for s in shape)
         return op, (args[0], written)
+    if op in _CLAMPS and any(isinstance(arg, (int, float)) for arg in args):
+        tensor, number = args if isinstance(args[1], (int, float)) else reversed(args)
+        return _CLAMPS[op], (tensor, number)
     if op not in _LIKE:
         return op, args
     source = value(args[0])
     return op.removesuffix("_like"), (shape_of(source), source.dtype)
 
 
+_CLAMPS = {"prim.maximum": "prim.clamp_min", "prim.minimum": "prim.clamp_max"}
 _LIKE = frozenset({"prim.zeros_like", "prim.empty_like"})
 CREATIONS = _LIKE | {"prim.zeros", "prim.full", "prim.empty"}
 

@@ -13,7 +13,7 @@ from torch import fx
 from fusiondsl.decl.primitives import CHEAP
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import CompiledRule
-from fusiondsl.engine.mutation import Version, is_effectful, is_mutating
+from fusiondsl.engine.mutation import BETWEEN, Version, is_effectful, is_mutating
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import Call, View
@@ -92,6 +92,8 @@ def problems(view: View, site: Site) -> Iterator[Problem]:
     problem = _distinct(view, site)
     if problem is not None:
         yield problem
+    if view.halved:
+        yield from _inside(site)
     yield from _check_users(view, site)
 
 
@@ -123,6 +125,20 @@ def _distinct(view: View, site: Site) -> Problem | None:
             message = f"{name} would be {value.name}, a value the rule replaces"
             return Problem("structure", message, about=name, node=value.name)
     return None
+
+
+def _inside(site: Site) -> Iterator[Problem]:
+    """What the new code would read, or be read for, is a value that only an operation knows."""
+    named = [*site.inputs]
+    ends = ((name, place, result) for name, _, place, result in site.rule.outputs)
+    for name, place, result in (*ends, *site.rule.kept):
+        named += [(name, value) for value in site.results.get((place, result), ())]
+    for name, value in named:
+        if isinstance(value, Version) and value.index == BETWEEN:
+            message = (
+                f"{name} would be a value inside of {value.name}, which the graph does not have"
+            )
+            yield Problem("structure", message, about=name, node=value.name)
 
 
 def _is_made(site: Site, value: Any) -> bool:

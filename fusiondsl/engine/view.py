@@ -20,7 +20,7 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto
 
 from fusiondsl.engine import aten
 from fusiondsl.engine.bindings import Binding, Bindings
-from fusiondsl.engine.mutation import UNKNOWN, Mutations, Version
+from fusiondsl.engine.mutation import BETWEEN, UNKNOWN, Mutations, Version
 from fusiondsl.engine.symbols import Size, shape_of
 
 Value = fx.Node | Version
@@ -70,6 +70,8 @@ class View:
             if binding is not None:
                 self.targets_by_name.setdefault(binding.name, []).append(target)
         self.mutations = Mutations(graph, self.by_target, bindings)
+        self.halved = False
+        """Some operation was read as two primitives, with a value that the graph does not have."""
         self._calls: dict[fx.Node, Any] = {}
         self._defs: dict[Any, Any] = {}
         self._shapes: dict[fx.Node, tuple[Size, ...] | None] = {}
@@ -98,6 +100,8 @@ class View:
 
     def _define(self, value: Any) -> tuple[Call, int] | None:
         if isinstance(value, Version):
+            if value.index == BETWEEN:
+                return self._clamped_below(value), 0
             call = None if value.index == UNKNOWN else self.call(value.writer)
             return None if call is None else (call, value.index)
         if value.op != "call_function":
@@ -236,9 +240,21 @@ class View:
             args = primitive.args
             if self.mutations.any:
                 args = tuple(self.read(node, a) for a in args)
+            if primitive.op == aten.CLAMP:
+                self.halved = True
+                args = (Version(node, node, BETWEEN, {node: None}, False), args[2])
+                return Call("prim.clamp_max", args, node, None, {0: [node]})
             return Call(primitive.op, args, node, None, {0: [node]})
         binding = self.bindings.of(target)
         return None if binding is None else self._call_declared(node, binding)
+
+    def _clamped_below(self, between: Version) -> Call:
+        """The first half of a clamp to both sides."""
+        node = between.node
+        primitive = aten.read(node)
+        assert primitive is not None, node
+        source, low, _ = primitive.args
+        return Call("prim.clamp_min", (self.read(node, source), low), node, None, {0: [between]})
 
     def _call_declared(self, node: fx.Node, binding: Binding) -> Call | None:
         if _is_plain(node, binding) and not self.mutations.any:
