@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import fusiondsl
-from benchmarks import rule_sets
-from benchmarks.model_graph import Shape, decoder_graph
 from fusiondsl.engine import CompiledRules
 from fusiondsl.graphs import read
 from fusiondsl.pictures import Picture, draw
@@ -96,6 +94,9 @@ def picture(text: str, source: str = RULES, **asked: Any) -> Picture:
 
 def decoder(nodes: int) -> Picture:
     """A decoder with at least so many nodes."""
+    from benchmarks import rule_sets
+    from benchmarks.model_graph import Shape, decoder_graph
+
     few, more = (len(decoder_graph(Shape(layers=n)).graph.nodes) for n in (1, 2))
     count = -(-(nodes - few) // (more - few)) + 1
     compiled = fusiondsl.load(*map(str, rule_sets.seven().files)).compile()

@@ -3,6 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const BANNER = 40; // height of what stands above a graph
 const READABLE = 0.7;
+const FAR = 0.3; // scale below which only colours can be told apart
 const SMALLEST = 0.05;
 
 function svg(tag, attributes = {}, ...children) {
@@ -72,6 +73,7 @@ class Half {
 
   look(view) {
     this.view = view;
+    this.world.classList.toggle("far", view.scale < FAR);
     this.world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
   }
 
@@ -85,20 +87,29 @@ class Half {
     return { width: this.svg.clientWidth || 600, height: this.svg.clientHeight || 400 };
   }
 
-  // All of some nodes is in view, not larger than life; where it would be too small to be read,
-  // one of them is.
-  fit(ids, anchor = null) {
-    const boxes = ids.map((id) => this.plan.boxes.get(id)).filter(Boolean);
-    if (boxes.length === 0) return;
+  // The first of some sets of nodes that can be read when all of it is in view; else its anchor.
+  fit(sets, anchor = null) {
+    for (const ids of sets) {
+      if (this.fitAll(ids) >= READABLE) return;
+    }
+    const one = this.plan.boxes.get(anchor);
+    if (one !== undefined) this.centre(one, 0.8);
+  }
+
+  // All of some nodes is in view, not larger than life; the scale that takes.
+  fitAll(ids) {
+    const asked = new Set(ids);
+    const boxes = [...asked].map((id) => this.plan.boxes.get(id)).filter(Boolean);
+    if (boxes.length === 0) return 0;
+    boxes.push(...this.plan.stubs.filter((stub) => asked.has(stub.of)));
     const left = Math.min(...boxes.map((b) => b.x - b.width / 2)) - 30;
     const right = Math.max(...boxes.map((b) => b.x + b.width / 2)) + 30;
     const top = Math.min(...boxes.map((b) => b.y - b.height / 2)) - 20;
     const bottom = Math.max(...boxes.map((b) => b.y + b.height / 2)) + 34;
     const { width, height } = this.size();
     const scale = Math.min(1.15, width / (right - left), (height - BANNER) / (bottom - top));
-    const one = this.plan.boxes.get(anchor);
-    if (scale < READABLE && one !== undefined) this.centre(one, 0.8);
-    else this.centre({ x: (left + right) / 2, y: (top + bottom) / 2 }, Math.max(SMALLEST, scale));
+    this.centre({ x: (left + right) / 2, y: (top + bottom) / 2 }, Math.max(SMALLEST, scale));
+    return scale;
   }
 
   centre(point, scale) {
@@ -136,6 +147,7 @@ class Half {
       this.elements.set(box.id, drawn);
       nodes.append(drawn);
     }
+    for (const copy of plan.copies) nodes.append(this.node(copy, site, causes.get(copy.id)));
     this.world.replaceChildren(blobs, lines, stubs, nodes);
     this.empty.hidden = plan.ids.length > 0;
     this.empty.textContent = "Nothing of this site stands here.";
@@ -229,10 +241,15 @@ class Half {
 
   // --- light -------------------------------------------------------------------------------------
 
+  // The node, and its copies where it is an input.
+  allOf(id) {
+    return this.world.querySelectorAll(`[data-id="${id}"]`);
+  }
+
   light(id) {
     for (const element of this.world.querySelectorAll(".lit")) element.classList.remove("lit");
     if (id === null) return;
-    this.elements.get(id)?.classList.add("lit");
+    for (const element of this.allOf(id)) element.classList.add("lit");
     for (const edge of this.edges) {
       if (edge.from === id || edge.to === id) edge.path.classList.add("lit");
     }

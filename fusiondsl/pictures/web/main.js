@@ -40,8 +40,8 @@ class App {
   }
 
   firstMode() {
-    if (this.graph.nodes.length <= WHOLE) return "whole";
-    return this.graph.sites.length > 0 && this.isAll() ? "sites" : "site";
+    if (this.graph.nodes.length <= FEW) return "whole";
+    return this.graph.sites.length > 0 && this.isAll() && this.aroundSites(1).size <= FEW ? "sites" : "site";
   }
 
   drawCounts() {
@@ -113,7 +113,7 @@ class App {
     press("show-whole", this.mode === "whole");
     const whole = document.getElementById("show-whole");
     whole.disabled = this.graph.nodes.length > MOST_DRAWN;
-    if (whole.disabled) whole.title = `More than ${MOST_DRAWN} nodes are not drawn at once`;
+    whole.title = whole.disabled ? `More than ${MOST_DRAWN} nodes are not drawn at once` : "Every node (3)";
     document.getElementById("show-site").disabled = this.site === null;
     document.getElementById("show-sites").disabled = this.graph.sites.length === 0;
     document.getElementById("distance").textContent = this.mode === "whole" ? "all" : howMany(this.distance, "step");
@@ -135,9 +135,9 @@ class App {
   // All that is drawn; unless asked for just that, only what matters of what would be too small.
   fit(all = false) {
     for (const half of this.halves) {
-      half.fit(half.plan.ids);
       const centre = this.centre(half);
-      if (!all && half.view.scale < READABLE && centre.length > 0) half.fit(this.beside(centre, half), this.anchor(half));
+      if (all || centre.length === 0) half.fitAll(half.plan.ids);
+      else half.fit([half.plan.ids, this.beside(centre, half), centre], this.anchor(half));
     }
   }
 
@@ -189,7 +189,7 @@ class App {
     if (this.mode === "site" || !drawn) this.redraw();
     else {
       this.redraw(true);
-      for (const half of this.halves) half.fit(this.beside(site.ids[half.half], half), this.anchor(half));
+      for (const half of this.halves) half.fit([this.beside(site.ids[half.half], half), site.ids[half.half]], this.anchor(half));
     }
   }
 
@@ -202,7 +202,7 @@ class App {
       this.redraw();
     }
     for (const half of this.halves) {
-      if (half.plan.boxes.has(id)) half.fit(this.beside([id], half), id);
+      if (half.plan.boxes.has(id)) half.fit([this.beside([id], half)], id);
     }
     this.hold(id);
   }
@@ -259,7 +259,7 @@ class App {
   }
 
   // A held card stays, so that its text can be copied.
-  hold(id, half = null) {
+  hold(id, half = null, at = null) {
     for (const element of document.querySelectorAll(".held")) element.classList.remove("held");
     this.held = id;
     if (id === null) {
@@ -267,12 +267,14 @@ class App {
       return;
     }
     const where = half ?? this.halves.find((each) => each.elements.has(id));
-    const element = where?.elements.get(id);
+    const element = at ?? where?.elements.get(id);
     if (!element) {
       this.hold(null);
       return;
     }
-    for (const each of this.halves) each.elements.get(id)?.classList.add("held");
+    for (const each of this.halves) {
+      for (const shown of each.allOf(id)) shown.classList.add("held");
+    }
     this.showCard(id, where.half, element.getBoundingClientRect());
     this.card.classList.add("held");
   }
@@ -316,7 +318,7 @@ class App {
       const stub = event.target.closest(".stub");
       const node = nodeOf(event);
       if (stub) this.openStub(half, stub);
-      else if (node) this.hold(Number(node.dataset.id), half);
+      else if (node) this.hold(Number(node.dataset.id), half, node);
       else this.hold(null);
     });
     half.svg.addEventListener("focusin", (event) => {

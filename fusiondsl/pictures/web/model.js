@@ -12,7 +12,7 @@ const VERDICTS = {
 const RANK = ["fires", "already fused", "close", "taken"];
 
 const MOST_DRAWN = 500; // nodes of a half; more are neither quick nor readable
-const WHOLE = 70; // nodes up to which a graph is drawn whole at first
+const FEW = 45; // nodes up to which all of a graph, or of its sites, is drawn at first
 const MANY_SITES = 160; // nodes up to which sites are drawn beside each other
 const HUB = 12; // readers of a value that are not followed of themselves
 const BY_CLICK = 24; // nodes one click brings in

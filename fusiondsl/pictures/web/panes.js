@@ -3,6 +3,7 @@
 const ROW = 14;
 const SIDE = 12;
 const LONGEST = 34;
+const FAR_USE = 12; // nodes between two readers
 const SIGNS = measureSigns();
 
 function measureSigns() {
@@ -56,6 +57,15 @@ function chosen(graph, half, wanted) {
   return { ids: kept, left: present.length - kept.length };
 }
 
+// Whether an input is read so much later than at first that a line from there would be long: it is
+// drawn once more beside this reader then.
+function isFarUse(graph, half, source, id, shown) {
+  const { kind, users } = graph.nodes[source];
+  if (kind !== "input") return false;
+  const place = (user) => graph.nodes[user].place[half];
+  return place(id) - Math.min(...users[half].filter((user) => shown.has(user)).map(place)) > FAR_USE;
+}
+
 function layout(graph, half, wanted) {
   const { ids, left } = chosen(graph, half, wanted);
   const shown = new Set(ids);
@@ -70,17 +80,25 @@ function layout(graph, half, wanted) {
   }
   const edges = [];
   const stubs = [];
+  const copies = [];
   for (const id of ids) {
     const node = graph.nodes[id];
-    for (const source of new Set(node.facts[half].inputs)) {
-      if (shown.has(source)) edges.push({ from: source, to: id });
+    const inputs = [...new Set(node.facts[half].inputs)];
+    for (const source of inputs.filter((other) => shown.has(other))) {
+      let start = `n${source}`;
+      if (isFarUse(graph, half, source, id, shown)) {
+        start = `c${copies.length}`;
+        copies.push({ ...boxes.get(source), key: start });
+      }
+      edges.push({ from: source, to: id, start });
     }
-    const above = [...new Set(node.facts[half].inputs)].filter((other) => !shown.has(other));
+    const above = inputs.filter((other) => !shown.has(other));
     const below = [...new Set(node.users[half])].filter((other) => !shown.has(other));
     if (above.length > 0) stubs.push({ of: id, up: true, hidden: above });
     if (below.length > 0) stubs.push({ of: id, up: false, hidden: below });
   }
-  for (const edge of edges) plan.setEdge(`n${edge.from}`, `n${edge.to}`);
+  for (const copy of copies) plan.setNode(copy.key, { width: copy.width, height: copy.height });
+  for (const edge of edges) plan.setEdge(edge.start, `n${edge.to}`);
   stubs.forEach((stub, index) => {
     stub.key = `s${index}`;
     stub.text = `${stub.hidden.length} more`;
@@ -97,13 +115,13 @@ function layout(graph, half, wanted) {
     thing.y = y;
   };
   boxes.forEach((box, id) => put(box, `n${id}`));
-  stubs.forEach((stub) => put(stub, stub.key));
-  for (const edge of edges) edge.points = plan.edge(`n${edge.from}`, `n${edge.to}`).points;
+  for (const thing of [...stubs, ...copies]) put(thing, thing.key);
+  for (const edge of edges) edge.points = plan.edge(edge.start, `n${edge.to}`).points;
   for (const stub of stubs) {
     const [from, to] = stub.up ? [stub.key, `n${stub.of}`] : [`n${stub.of}`, stub.key];
     stub.points = plan.edge(from, to).points;
   }
-  return { graph, half, ids, left, boxes, edges, stubs };
+  return { graph, half, ids, left, boxes, edges, stubs, copies };
 }
 
 // A line through points that bends softly.
