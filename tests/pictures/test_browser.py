@@ -282,6 +282,7 @@ def test_hostile_texts_are_only_shown(window: Page) -> None:
     window.close()
 
 
+@pytest.mark.slow
 def test_a_graph_of_5000_nodes_is_usable(window: Page, large: str) -> None:
     since = time.monotonic()
     window.open(large)
