@@ -17,6 +17,7 @@ from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.dryrun import buffer_kinds, to_flatten
 from fusiondsl.engine.judge import Verdict
+from fusiondsl.engine.layout import is_contiguous
 from fusiondsl.engine.mutation import Version, root_of
 from fusiondsl.engine.pattern import references
 from fusiondsl.engine.place import Place
@@ -97,9 +98,9 @@ class _Rewrite:
         self.nodes: dict[str, fx.Node] = {}
         self.provenance = _provenance(site)
         self.outputs = {w: values for _, w, values in site.outputs}
-        same = verdict.same_shape
+        alike = verdict.same_shape - verdict.relaid
         self.matched: dict[str | None, Any] = {
-            w: v[0].meta.get("val") for w, v in self.outputs.items() if w in same
+            w: v[0].meta.get("val") for w, v in self.outputs.items() if w in alike
         }
         """Fakes of the values that results replace as they are."""
         self.reused: set[fx.Node] = set()
@@ -396,7 +397,9 @@ class _Rewrite:
                 self._take(old, node)
                 continue
             new = node if same else self._like(node, old)
-            if not self._take(old, new):
+            if written in self.verdict.relaid and _is_returned(old):
+                new = self._copy(new, memory_format=torch.contiguous_format)
+            elif not self._take(old, new):
                 new = self._copy(new)
             self._redirect(old, new)
             self.emitter._forward[old] = new
@@ -440,8 +443,8 @@ class _Rewrite:
             if user not in own:
                 user.replace_input_with(old.node, new)
 
-    def _copy(self, node: fx.Node) -> fx.Node:
-        copy = self._call(_ATEN.clone.default, (node,), {})
+    def _copy(self, node: fx.Node, **form: Any) -> fx.Node:
+        copy = self._call(_ATEN.clone.default, (node,), form)
         copy.meta["val"] = self._fake(copy)
         return copy
 
@@ -457,7 +460,7 @@ class _Rewrite:
         else:
             sizes = [self._size(size) for size in shape]
         reshaped = self._call(_ATEN.reshape.default, (node, sizes), {})
-        reshaped.meta["val"] = value
+        reshaped.meta["val"] = value if is_contiguous(node.meta["val"]) else self._fake(reshaped)
         return reshaped
 
     def _erase(self) -> None:

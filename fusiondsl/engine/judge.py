@@ -19,13 +19,14 @@ from fusiondsl.dims import Dim, Facts, Range, Truth, evaluate, show, truth
 from fusiondsl.engine.compile import SIZED, Compiled
 from fusiondsl.engine.dryrun import dry_run
 from fusiondsl.engine.formcheck import values_equal
+from fusiondsl.engine.layout import is_contiguous, same_layout, text
 from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import literal_key
 from fusiondsl.engine.recipe import CREATIONS, Inexpressible, Operands, OpStep, Recipe
 from fusiondsl.engine.signatures import Numbers, Signatures
 from fusiondsl.engine.site import Site, tensor_of
 from fusiondsl.engine.sizes import Sizes, symbolic
-from fusiondsl.engine.symbols import Size, facts_for, shape_of
+from fusiondsl.engine.symbols import Size, facts_for, shape_of, strides_of
 from fusiondsl.engine.typecheck import Problem, TypeBinder, fits_kind, scalar_value
 
 
@@ -41,6 +42,8 @@ class Verdict:
     """Symbolic sizes that have to be written at the site."""
     same_shape: frozenset[str] = frozenset()
     """Results of the right side that have the very shape of what they replace."""
+    relaid: frozenset[str] = frozenset()
+    """Results with other strides than what they replace, where the rule allows that."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What the emitter works out once for this verdict."""
 
@@ -109,6 +112,8 @@ class Judge:
             if verdict.problem is not None and verdict.problem.kind in _OF_SIZES:
                 verdict = self._again(site, key, verdict)
             self._verdicts[key] = verdict
+        if verdict.relaid:
+            verdict = _returned_as_it_was(site, verdict)
         if verdict.needs and not self._sizes.are_inputs(verdict.needs):
             return self._writable(site, verdict)
         return verdict
@@ -317,8 +322,25 @@ class Judge:
             for written, (_, tensor) in wanted.items()
             if shape_of(outcome[written]) == shape_of(tensor)
         )
+        relaid = frozenset(
+            written
+            for written, (_, tensor) in wanted.items()
+            if not same_layout(outcome[written], tensor)
+        )
         needs = _needed_sizes(site.rule.recipe, outcome, wanted, same)
-        return Verdict(None, None, scope, operands, needs, same)
+        return Verdict(None, None, scope, operands, needs, same, relaid)
+
+
+def _returned_as_it_was(site: Site, verdict: Verdict) -> Verdict:
+    """What a graph returns keeps its strides: of other results a contiguous copy is made."""
+    for name, written, values in site.outputs:
+        tensor = tensor_of(values[0]) if written in verdict.relaid else None
+        returned = any(user.op == "output" for value in values for user in value.users)
+        if tensor is not None and returned and not is_contiguous(tensor):
+            strides = text(strides_of(tensor))
+            message = f"the graph returns {name} with the strides {strides}; it would have others"
+            return Verdict(Problem("layout", message, about=name))
+    return verdict
 
 
 def _needed_sizes(

@@ -22,7 +22,7 @@ _ANY_LAYOUT = frozenset({"aten", "prims"})
 def same_layout(made: torch.Tensor, matched: torch.Tensor) -> bool:
     """Strides that address memory are equal; where leading sizes are regrouped, both are dense."""
     if shape_of(made) != shape_of(matched):
-        return is_contiguous(matched)
+        return is_contiguous(made) and is_contiguous(matched)
     shape = shape_of(made)
     a, b = strides_of(made), strides_of(matched)
     return all(size == 1 or x == y for size, x, y in zip(shape, a, b, strict=True))

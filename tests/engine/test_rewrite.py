@@ -32,6 +32,7 @@ from tests.support.capture import post_grad, traced
 
 X, R, W = rows(), rows(salt=1), vector()
 EXTRA, STRUCTURE, EFFECT = RefusalKind.EXTRA_USER, RefusalKind.STRUCTURE, RefusalKind.EFFECT
+LAYOUT = RefusalKind.LAYOUT
 
 FUSED = """
 rule fused(x: D[t.., H], r: D[t.., H], w: D[H], eps: float, by: int) {
@@ -131,6 +132,38 @@ def test_reshapes_that_cancel_out_where_something_is_written(written: str, fires
 
     applied = rewritten(traced(function, X, W), rules(PLAIN), (X, W))
     assert applied.counts == ({"plain": 1} if fires else {})
+
+
+RELAID = """
+rule relaid(x: D[t.., H]) {
+  match { n = x * 2.0; y = pad(n, 0, 64, 0.0) }
+  replace { y = pad(x, 0, 64, 0.0) * 2.0; n = y[.., :H] }
+  allow { relayout: n }
+}
+"""
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("returned", [True, False])
+def test_what_a_graph_returns_keeps_its_strides(rank: int, returned: bool) -> None:
+    """Inside of the graph the slice of the padded value serves."""
+
+    def function(x: Tensor) -> Any:
+        n = x.view(T, 2, H // 2) * 2.0 if rank == 3 else x * 2.0
+        y = torch.nn.functional.pad(n, (0, 64))
+        return (n if returned else n.exp()), y
+
+    captured = traced(function, X)
+    assert rewritten(captured, rules(RELAID), (X,)).counts == {"relaid": 1}
+    assert ("aten.clone.default" in captured.targets()) is returned
+
+
+def test_what_a_graph_returns_in_another_layout_is_left_alone() -> None:
+    def function(x: Tensor) -> Any:
+        n = x.t() * 2.0
+        return n, torch.nn.functional.pad(n, (0, 64))
+
+    refused(rewritten(traced(function, X), rules(RELAID), (X,)), "relaid", LAYOUT, "returns n")
 
 
 def test_sites_that_share_an_input() -> None:
