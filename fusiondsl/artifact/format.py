@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
+from fusiondsl.artifact.kinds import layout
 from fusiondsl.artifact.pack import json_line, pack
-from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, encode, layout
+from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, encode
 from fusiondsl.artifact.sound import check_sound
 from fusiondsl.artifact.unpack import unpack
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
@@ -28,7 +29,7 @@ from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Answer, Fact, Target
 
 FORMAT = "fusiondsl artifact"
-VERSION = 3
+VERSION = 4
 SUFFIX = ".fused"
 MAX_BYTES = 16 << 20
 """Of an artifact, which for the shipped rules has a hundredth of that."""

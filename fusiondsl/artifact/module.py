@@ -13,17 +13,9 @@ from dataclasses import dataclass, replace
 
 from fusiondsl import __version__, ir
 from fusiondsl.artifact.format import file_namer
-from fusiondsl.artifact.plain import (
-    CLASSES,
-    FIRST_CLASS,
-    MAPPING,
-    POSITION,
-    TUPLE,
-    Entry,
-    encode,
-    is_default,
-    written_fields,
-)
+from fusiondsl.artifact.kinds import Kind, kinds
+from fusiondsl.artifact.plain import Entry, encode, is_default
+from fusiondsl.diagnostics.source import Span
 from fusiondsl.target import Answer, Fact, Target
 
 _WIDTH = 100
@@ -124,30 +116,31 @@ class _Writer:
     def _text(self, entry: Entry) -> _Text:
         if not isinstance(entry, list):
             return _atom(_scalar(entry))
-        kind, *places = entry
+        number, *places = entry
+        kind = kinds()[number]
         parts = [self._texts[place] for place in places]
-        if kind == TUPLE:
+        if kind.cls is tuple:
             return _group("(", [("", part) for part in parts], ")", "," if len(parts) == 1 else "")
-        if kind == MAPPING:
+        if kind.cls is dict:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             return _group("{", [(f"{key.head}: ", value) for key, value in pairs], "}")
-        if kind == POSITION:
+        if kind.cls is Span:
             return self._position(places)
-        return self._instance(CLASSES[kind - FIRST_CLASS], places, parts)
+        return self._instance(kind, places, parts)
 
-    def _instance(self, cls: type, places: Sequence[int], parts: Sequence[_Text]) -> _Text:
+    def _instance(self, kind: Kind, places: Sequence[int], parts: Sequence[_Text]) -> _Text:
+        cls, columns = kind.cls, kind.columns
         module = "ir" if getattr(ir, cls.__name__, None) is cls else "expr"
-        fields = written_fields(cls)
         written = [
-            not is_default(self._entries[place], field)
-            for field, place in zip(fields, places, strict=True)
+            not is_default(self._entries[place], column)
+            for column, place in zip(columns, places, strict=True)
         ]
         items = [
-            (f"{field.name}=", part)
-            for field, part, shown in zip(fields, parts, written, strict=True)
+            (f"{column.name}=", part)
+            for column, part, shown in zip(columns, parts, written, strict=True)
             if shown
         ]
-        if len(fields) <= _POSITIONAL:
+        if len(columns) <= _POSITIONAL:
             last = max((n for n, shown in enumerate(written, 1) if shown), default=0)
             items = [("", part) for part in parts[:last]]
         return _group(f"{module}.{cls.__name__}(", items, ")")

@@ -10,25 +10,16 @@ from __future__ import annotations
 
 import json
 import struct
-import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
-from itertools import repeat
-from operator import itemgetter
-from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from functools import cache, lru_cache, partial
+from itertools import accumulate, islice, pairwise, repeat
+from operator import itemgetter, sub
+from typing import Any, TypeAlias
 
-from fusiondsl.artifact.plain import (
-    CLASSES,
-    FIRST_CLASS,
-    MAPPING,
-    MAX_DEPTH,
-    POSITION,
-    TUPLE,
-    Damaged,
-    written_fields,
-)
+from fusiondsl.artifact.kinds import SCALARS, Column, Kind, classes, kinds
+from fusiondsl.artifact.plain import MAX_DEPTH, Damaged
 from fusiondsl.diagnostics.source import Place, Span
 from fusiondsl.pause import collection_paused
 
@@ -41,9 +32,8 @@ MAX_WORK = 1 << 30
 _SHARED = 1 << 12
 """Names of one class that all programs of a process share: what is one object is equal at once."""
 
-_HEAD = 3
+_HEAD = 2
 _NUMBER = 4
-_NO_POSITION = "a position is not a file, a line and a column"
 
 
 def unpack(data: bytes) -> object:
@@ -58,44 +48,21 @@ def unpack(data: bytes) -> object:
         return _Reader(scalars).read(struct.unpack(f"<{len(table) // _NUMBER}I", table))
 
 
-# --- kinds -------------------------------------------------------------------------------------
+# --- blocks ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
-class _Kind:
-    """What is known of the instances of a block, or of all tuples with items of the same kinds."""
+class _Block:
+    """What is known of values that were made together."""
 
-    cls: type
-    items: tuple[_Kind, ...] = ()
-    """Of a tuple; of a mapping, those of its values."""
+    kind: Kind
     depth: int = 0
     """Instances inside each other, at most."""
     size: int = 1
-    """Values it stands for, at most, each counted wherever it is used."""
-    distinct: frozenset[_Kind] = frozenset()
-    """The items, each once."""
-
-    def __post_init__(self) -> None:
-        if self.depth > MAX_DEPTH:
-            raise Damaged("nested too deeply")
-        if self.size > MAX_PARTS:
-            raise Damaged(f"it has more than {MAX_PARTS:,} parts")
+    """Values that one of them stands for, at most, each counted wherever it is used."""
 
 
-_SCALARS = {cls: _Kind(cls) for cls in (str, int, float, bool, type(None))}
-_SPAN = _Kind(Span)
-
-
-def _container(cls: type, items: tuple[_Kind, ...]) -> _Kind:
-    depth, size = 0, 1
-    for item in items:
-        size += item.size
-        if item.depth > depth:
-            depth = item.depth
-    return _Kind(cls, items, depth, size, frozenset(items))
-
-
-# --- blocks ------------------------------------------------------------------------------------
+_SCALARS = {cls: _Block(kind) for cls, kind in SCALARS.items()}
 
 
 class _Reader:
@@ -103,104 +70,177 @@ class _Reader:
         if not _SCALARS.keys() >= set(map(type, scalars)):
             raise Damaged("a value is an object or a list")
         self._values = scalars
-        self._kinds = [_SCALARS[type(value)] for value in scalars]
-        self._tuples: dict[tuple[_Kind, ...], _Kind] = {}
-        self._files: dict[str, Place] = {}
+        self._blocks = [_SCALARS[type(value)] for value in scalars]
+        """Of the values."""
         self._work = 0
 
     def read(self, numbers: Sequence[int]) -> object:
         at = 0
         while at < len(numbers):
-            kind, rows, width = _head(numbers, at)
-            end = at + _HEAD + rows * width
-            cells = numbers[at + _HEAD : end]
-            if max(cells[::width] if kind == POSITION else cells, default=-1) >= len(self._values):
-                raise Damaged("a value stands before its parts")
-            made = len(self._kinds)
-            self._make(kind, rows, width, cells)
-            self._work += sum([kind.size for kind in self._kinds[made:]])
-            if self._work > MAX_WORK:
-                raise Damaged("its values stand for more than a program has")
+            kind, count = _head(numbers, at)
+            at += _HEAD
+            lengths: Sequence[int] = ()
+            if kind.is_open:
+                lengths = numbers[at : at + count]
+                at += count
+            end = at + len(kind.columns) * (sum(lengths) if kind.is_open else count)
+            if end > len(numbers):
+                raise Damaged("it ends inside a block")
+            try:
+                self._make(kind, count, lengths, numbers[at:end])
+            except IndexError:
+                raise Damaged("a value stands before its parts") from None
             at = end
         if not self._values:
             raise Damaged("there are no values")
         return self._values[-1]
 
-    def _make(self, kind: int, rows: int, width: int, cells: Sequence[int]) -> None:
-        if kind == POSITION:
-            self._make_positions(width, cells)
+    def _make(self, kind: Kind, count: int, lengths: Sequence[int], cells: Sequence[int]) -> None:
+        if kind.cls is Span:
+            self._blocks += repeat(_SPAN, count)
+            self._values += _positions(self._values, cells)
             return
-        kinds, values = _at(cells, self._kinds), _at(cells, self._values)
-        if kind == TUPLE:
-            self._kinds += self._tuple_kinds(list(_in_rows(width, kinds)))
-            self._values += _in_rows(width, values)
-        elif kind == MAPPING:
-            self._kinds += [_container(dict, row[1::2]) for row in _in_rows(width, kinds)]
-            self._values += map(_mapping, _in_rows(width, values))
-        else:
-            builder = _builder(kind)
-            self._kinds += repeat(builder.kind([kinds[n::width] for n in range(width)]), rows)
-            self._values += builder.make(rows, [values[n::width] for n in range(width)])
-
-    def _tuple_kinds(self, rows: Sequence[tuple[_Kind, ...]]) -> Iterable[_Kind]:
-        for items in set(rows).difference(self._tuples):
-            self._tuples[items] = _container(tuple, items)
-        return map(self._tuples.__getitem__, rows)
-
-    def _make_positions(self, width: int, cells: Sequence[int]) -> None:
-        if width != len(fields(Span)):
-            raise Damaged(_NO_POSITION)
-        files, lines, columns = (cells[n::width] for n in range(width))
-        if 0 in lines or 0 in columns:
-            raise Damaged(_NO_POSITION)
-        places = {file: self._place(self._values[file]) for file in set(files)}
-        offsets = Place.offsets(lines, columns)
-        parts = [places[file] for file in files], offsets, offsets
-        self._values += _instances(Span, _SPAN_SETTERS, len(files), parts)
-        self._kinds += repeat(_SPAN, len(files))
-
-    def _place(self, name: object) -> Place:
-        if not isinstance(name, str):
-            raise Damaged(_NO_POSITION)
-        return self._files.get(name) or self._files.setdefault(name, Place(name))
+        maker = _maker(kind)
+        blocks, largest = maker.blocks(_at(cells, self._blocks), count, lengths)
+        self._work += count * largest
+        if self._work > MAX_WORK:
+            raise Damaged("its values stand for more than a program has")
+        self._blocks += blocks
+        self._values += maker.make(_at(cells, self._values), count, lengths)
 
 
-def _head(numbers: Sequence[int], at: int) -> tuple[int, int, int]:
-    """Kind, rows and width of the block there."""
+def _head(numbers: Sequence[int], at: int) -> tuple[Kind, int]:
+    """The kind of the block there, and how many values it has."""
     if at + _HEAD > len(numbers):
         raise Damaged("it ends inside a block")
-    kind, rows, width = numbers[at : at + _HEAD]
-    if kind >= FIRST_CLASS + len(CLASSES):
-        raise Damaged("a value is of an unknown class")
-    if not rows or (rows > 1 and not width):
-        raise Damaged("a block has no rows, or rows of nothing")
-    if at + _HEAD + rows * width > len(numbers):
-        raise Damaged("it ends inside a block")
-    return kind, rows, width
+    number, count = numbers[at : at + _HEAD]
+    if number >= len(kinds()):
+        raise Damaged("a value is of an unknown kind")
+    kind = kinds()[number]
+    if not count or (count > 1 and not kind.columns):
+        raise Damaged("a block has no values, or many of nothing")
+    return kind, count
 
 
 def _at(places: Sequence[int], items: Sequence[Any]) -> tuple[Any, ...]:
     if len(places) > 1:
         found: tuple[Any, ...] = itemgetter(*places)(items)
         return found
-    return tuple(items[place] for place in places)
+    return tuple([items[place] for place in places])
 
 
-def _in_rows(width: int, cells: Iterable[Any]) -> Iterable[tuple[Any, ...]]:
-    return zip(*repeat(iter(cells), width), strict=True) if width else [()]
+# --- what is known of them -----------------------------------------------------------------------
+
+_SPAN = _Block(classes()[Span])
+_PARTLESS = (*_SCALARS.values(), _SPAN)
 
 
-def _mapping(row: Sequence[Any]) -> dict[str, object]:
-    keys, values = row[::2], row[1::2]
-    if len(keys) != len(values) or not all(type(key) is str for key in keys):
-        raise Damaged("a mapping is not from names to values")
-    made = dict(zip(keys, values, strict=True))
-    if len(made) != len(keys):
-        raise Damaged("a mapping has a name twice")
-    return made
+class _Maker:
+    """Checks and makes the values of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._columns = [
+            (column.name, frozenset(column.kinds.values()), _plain(column))
+            for column in kind.columns
+        ]
+        self.make = _make(kind)
+
+    def blocks(
+        self, parts: Sequence[_Block], count: int, lengths: Sequence[int]
+    ) -> tuple[Iterable[_Block], int]:
+        """What is known of each value, and the largest size."""
+        depth, size = self._checked(parts)
+        if not self._kind.is_open:
+            return repeat(self._block(depth, size), count), 1 + size
+        width = len(self._columns)
+        sizes = lengths if size == 1 else _sums([part.size for part in parts], width, lengths)
+        made = {size: self._block(depth, size) for size in set(sizes)}
+        return map(made.__getitem__, sizes), 1 + max(sizes)
+
+    def _checked(self, parts: Sequence[_Block]) -> tuple[int, int]:
+        """Largest depth and size of a row; raises `Damaged` where a part stands where it cannot."""
+        depth, size, width = 0, 0, len(self._columns)
+        for number, (name, allowed, plain) in enumerate(self._columns):
+            largest = 1
+            for part in set(parts[number::width]) - plain:
+                if part.kind not in allowed:
+                    owner = self._kind.cls.__name__
+                    raise Damaged(f"{owner}.{name} has a value of the wrong kind")
+                if part.depth > depth:
+                    depth = part.depth
+                if part.size > largest:
+                    largest = part.size
+            size += largest
+        return depth + self._kind.is_instance, size
+
+    def _block(self, depth: int, size: int) -> _Block:
+        if depth > MAX_DEPTH:
+            raise Damaged("nested too deeply")
+        if size >= MAX_PARTS:
+            raise Damaged(f"it has more than {MAX_PARTS:,} parts")
+        return _Block(self._kind, depth, 1 + size)
 
 
-# --- instances ---------------------------------------------------------------------------------
+def _plain(column: Column) -> frozenset[_Block]:
+    """The scalars and the positions among what may stand there."""
+    return frozenset([block for block in _PARTLESS if block.kind.cls in column.kinds])
+
+
+def _sums(sizes: Iterable[int], width: int, lengths: Sequence[int]) -> list[int]:
+    """Of the items of each value."""
+    until = list(accumulate(sizes, initial=0))
+    ends = [until[width * end] for end in accumulate(lengths)]
+    return list(map(sub, ends, [0, *ends]))
+
+
+_maker = cache(_Maker)
+
+
+# --- values --------------------------------------------------------------------------------------
+
+_Values: TypeAlias = tuple[Any, ...]
+_Make: TypeAlias = Callable[[_Values, int, Sequence[int]], Iterable[Any]]
+"""From all cells of a block, how many values it has, and the numbers of their items."""
+
+
+def _make(kind: Kind) -> _Make:
+    if kind.cls is dict:
+        return _mappings
+    if kind.is_open:
+        return _tuples
+    if kind.cls is tuple:
+        return partial(_rows, len(kind.columns))
+    if [column.kinds.keys() for column in kind.columns] == [{str}]:
+        return partial(_names, lru_cache(_SHARED)(kind.cls))
+    names = [column.name for column in kind.columns]
+    others = [field for field in fields(kind.cls) if field.name not in names]
+    setters = [_setter(kind.cls, name) for name in (*names, *[field.name for field in others])]
+    return partial(_instances, kind.cls, setters, [repeat(field.default) for field in others])
+
+
+def _tuples(cells: _Values, count: int, lengths: Sequence[int]) -> Iterable[Any]:
+    return [cells[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
+
+
+def _mappings(cells: _Values, count: int, lengths: Sequence[int]) -> Iterable[Any]:
+    pairs = zip(cells[::2], cells[1::2], strict=True)
+    for length in lengths:
+        made = dict(islice(pairs, length))
+        if len(made) != length:
+            raise Damaged("a mapping has a name twice")
+        yield made
+
+
+def _rows(width: int, cells: _Values, count: int, lengths: Sequence[int]) -> Iterable[Any]:
+    return zip(*repeat(iter(cells), width), strict=True)
+
+
+def _names(
+    cls: Callable[[str], Any], cells: _Values, count: int, lengths: Sequence[int]
+) -> Iterable[Any]:
+    return map(cls, cells)
+
 
 _Setter: TypeAlias = Callable[[Any, Any], None]
 
@@ -211,101 +251,37 @@ def _setter(cls: type, name: str) -> _Setter:
     return setter
 
 
-_SPAN_SETTERS = [_setter(Span, field.name) for field in fields(Span)]
-
-
 def _instances(
-    cls: type, setters: Iterable[_Setter], rows: int, columns: Iterable[Iterable[Any]]
+    cls: type,
+    setters: Sequence[_Setter],
+    defaults: Sequence[Iterable[Any]],
+    cells: _Values,
+    count: int,
+    lengths: Sequence[int],
 ) -> list[Any]:
-    made: list[Any] = list(map(object.__new__, repeat(cls, rows)))
+    width = len(setters) - len(defaults)
+    columns = [*[cells[number::width] for number in range(width)], *defaults]
+    return _set(cls, count, setters, columns)
+
+
+def _set(
+    cls: type, count: int, setters: Iterable[_Setter], columns: Iterable[Iterable[Any]]
+) -> list[Any]:
+    made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for setter, column in zip(setters, columns, strict=True):
         deque(map(setter, made, column), maxlen=0)
     return made
 
 
-class _Builder:
-    """Checks and makes instances of one class."""
-
-    def __init__(self, cls: type) -> None:
-        written = written_fields(cls)
-        names = [field.name for field in written]
-        others = [field for field in fields(cls) if field.name not in names]
-        hints = get_type_hints(cls)
-        checks = [(name, _check(hints[name])) for name in names]
-        self._cls = cls
-        self._checks = [(name, check, _plain(check)) for name, check in checks]
-        self._setters = [_setter(cls, name) for name in (*names, *(f.name for f in others))]
-        self._defaults = [repeat(field.default) for field in others]
-        is_name = [check.keys() for _, check in checks] == [{str}]
-        self._named: Callable[[Any], Any] | None = lru_cache(_SHARED)(cls) if is_name else None
-
-    def kind(self, columns: Sequence[Sequence[_Kind]]) -> _Kind:
-        """Of instances with such fields; raises `Damaged` where a field cannot have such values."""
-        if len(columns) != len(self._checks):
-            raise Damaged(f"{self._cls.__name__} has {len(columns)} fields")
-        depth, size = 0, 1
-        for (name, check, scalars), column in zip(self._checks, columns, strict=True):
-            others = set(column) - scalars
-            largest = 1
-            for kind in others:
-                if not _fits(kind, check):
-                    raise Damaged(f"{self._cls.__name__}.{name} has a value of the wrong kind")
-                if kind.depth > depth:
-                    depth = kind.depth
-                if kind.size > largest:
-                    largest = kind.size
-            size += largest
-        return _Kind(self._cls, (), depth + 1, size)
-
-    def make(self, rows: int, columns: Sequence[Iterable[Any]]) -> Iterable[Any]:
-        if self._named is not None:
-            return map(self._named, *columns)
-        return _instances(self._cls, self._setters, rows, [*columns, *self._defaults])
+_SPAN_SETTERS = [_setter(Span, field.name) for field in fields(Span)]
 
 
-@cache
-def _builder(number: int) -> _Builder:
-    return _Builder(CLASSES[number - FIRST_CLASS])
-
-
-# --- types -------------------------------------------------------------------------------------
-
-_Check: TypeAlias = "dict[type, Callable[[_Kind], bool] | None]"
-"""The classes a value may have, exactly; what is further asked of its items. `true` is an int to
-Python, and is none to us."""
-
-
-def _misfit(kind: _Kind) -> bool:
-    return False
-
-
-def _fits(kind: _Kind, check: _Check) -> bool:
-    inner = check.get(kind.cls, _misfit)
-    return inner is None or inner(kind)
-
-
-def _plain(check: _Check) -> frozenset[_Kind]:
-    """The scalars and the positions among what fits."""
-    return frozenset([kind for kind in (*_SCALARS.values(), _SPAN) if _fits(kind, check)])
-
-
-def _check(hint: Any) -> _Check:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return {cls: inner for arg in args for cls, inner in _check(arg).items()}
-    if origin is tuple and args[1:] == (Ellipsis,):
-        return {tuple: _all(_check(args[0]))}
-    if origin is tuple:
-        return {tuple: _each([_check(arg) for arg in args])}
-    if origin is dict:
-        return {dict: _all(_check(args[1]))}
-    return {type(None) if hint is None else hint: None}
-
-
-def _all(check: _Check) -> Callable[[_Kind], bool]:
-    plain = _plain(check)
-    return lambda kind: all(_fits(item, check) for item in kind.distinct - plain)
-
-
-def _each(checks: list[_Check]) -> Callable[[_Kind], bool]:
-    return lambda kind: len(kind.items) == len(checks) and all(map(_fits, kind.items, checks))
+def _positions(values: Sequence[Any], cells: Sequence[int]) -> list[Any]:
+    files, lines, columns = cells[::3], cells[1::3], cells[2::3]
+    names = {file: values[file] for file in set(files)}
+    if 0 in lines or 0 in columns or not all(type(name) is str for name in names.values()):
+        raise Damaged("a position is not a file, a line and a column")
+    places = {file: Place(name) for file, name in names.items()}
+    offsets = Place.offsets(lines, columns)
+    parts = [places[file] for file in files], offsets, offsets
+    return _set(Span, len(files), _SPAN_SETTERS, parts)

@@ -12,7 +12,8 @@ import pytest
 
 import fusiondsl
 from fusiondsl import artifact
-from fusiondsl.artifact.plain import layout
+from fusiondsl.artifact.kinds import classes, layout
+from fusiondsl.dims import expr
 from fusiondsl.target import Target
 from tests.cli.conftest import Run
 
@@ -133,8 +134,11 @@ def _with_body(data: bytes, body: bytes) -> bytes:
 
 
 VERSION = f"fusiondsl {fusiondsl.__version__}, which reads version {artifact.VERSION} ({layout()})"
-SHARED = b"[1]\n" + b"".join(struct.pack("<5I", 0, 1, 2, n, n) for n in range(100))
-"""A pair of a pair of a pair."""
+NAME, SUM = (classes()[cls].number for cls in (expr.Name, expr.Binary))
+SHARED = b'["x","+"]\n' + b"".join(
+    [struct.pack("<3I", NAME, 1, 0), *(struct.pack("<5I", SUM, 1, 1, n, n) for n in range(2, 100))]
+)
+"""A sum of a sum of a sum, each of one value twice."""
 HELP = "  = help: fusiondsl 9.0 wrote it: compile the rules again, or use that version"
 BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n"),

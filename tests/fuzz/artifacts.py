@@ -14,7 +14,7 @@ from typing import Any
 import fusiondsl
 from fusiondsl import Target as Device
 from fusiondsl import artifact, ir
-from fusiondsl.artifact.plain import CLASSES, FIRST_CLASS
+from fusiondsl.artifact.kinds import kinds
 from fusiondsl.diagnostics.codes import CODES
 from fusiondsl.diagnostics.diagnostic import FusionError
 from fusiondsl.engine.compiled import CompiledRules
@@ -171,13 +171,12 @@ def _change_numbers(numbers: list[int], places: int, rng: Random) -> None:
     blocks = list(_blocks(numbers))
     if not blocks:
         return
-    block, rows, width = rng.choice(blocks)
-    cells = range(block + 3, block + 3 + rows * width)
-    at = rng.choice(cells) if cells and rng.random() < 0.9 else block + rng.randrange(3)
+    head, cells, width = rng.choice(blocks)
+    at = rng.choice(cells if cells and rng.random() < 0.9 else head)
     same = [numbers[cell] for cell in cells[(at - cells.start) % width :: width]] if width else []
     match rng.randrange(8):
         case 0:
-            numbers[at] = rng.choice((0, 1, FIRST_CLASS + len(CLASSES), 2**31, 2**32 - 1))
+            numbers[at] = rng.choice((0, 1, len(kinds()), 2**31, 2**32 - 1))
         case 1:
             del numbers[at]
         case 2:
@@ -190,15 +189,17 @@ def _change_numbers(numbers: list[int], places: int, rng: Random) -> None:
             numbers[at] = rng.choice(same or [numbers[at]])
 
 
-def _blocks(numbers: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Where each block starts, with its rows and its width, as far as they follow each other."""
+def _blocks(numbers: list[int]) -> Iterator[tuple[range, range, int]]:
+    """Heads, cells and width of the blocks, as far as they follow each other."""
     at = 0
-    while at + 3 <= len(numbers):
-        rows, width = numbers[at + 1 : at + 3]
-        end = at + 3 + rows * width
+    while at + 2 <= len(numbers) and numbers[at] < len(kinds()):
+        kind, count = kinds()[numbers[at]], numbers[at + 1]
+        start = at + 2 + (count if kind.is_open else 0)
+        rows = sum(numbers[at + 2 : start]) if kind.is_open else count
+        end = start + rows * len(kind.columns)
         if end > len(numbers):
             return
-        yield at, rows, width
+        yield range(at, start), range(start, end), len(kind.columns)
         at = end
 
 
