@@ -18,7 +18,7 @@ from itertools import accumulate, islice, pairwise, repeat
 from operator import itemgetter, sub
 from typing import Any, TypeAlias
 
-from fusiondsl.artifact.kinds import SCALARS, Column, Kind, classes, kinds
+from fusiondsl.artifact.kinds import SCALARS, Kind, classes, kinds
 from fusiondsl.artifact.plain import MAX_DEPTH, Damaged
 from fusiondsl.diagnostics.source import Place, Span
 from fusiondsl.pause import collection_paused
@@ -132,7 +132,6 @@ def _at(places: Sequence[int], items: Sequence[Any]) -> tuple[Any, ...]:
 # --- what is known of them -----------------------------------------------------------------------
 
 _SPAN = _Block(classes()[Span])
-_PARTLESS = (*_SCALARS.values(), _SPAN)
 
 
 class _Maker:
@@ -140,10 +139,7 @@ class _Maker:
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
-        self._columns = [
-            (column.name, frozenset(column.kinds.values()), _plain(column))
-            for column in kind.columns
-        ]
+        self._columns = [(column.name, {*column.kinds.values()}) for column in kind.columns]
         self.make = _make(kind)
 
     def blocks(
@@ -161,9 +157,9 @@ class _Maker:
     def _checked(self, parts: Sequence[_Block]) -> tuple[int, int]:
         """Largest depth and size of a row; raises `Damaged` where a part stands where it cannot."""
         depth, size, width = 0, 0, len(self._columns)
-        for number, (name, allowed, plain) in enumerate(self._columns):
+        for number, (name, allowed) in enumerate(self._columns):
             largest = 1
-            for part in set(parts[number::width]) - plain:
+            for part in set(parts[number::width]):
                 if part.kind not in allowed:
                     owner = self._kind.cls.__name__
                     raise Damaged(f"{owner}.{name} has a value of the wrong kind")
@@ -180,11 +176,6 @@ class _Maker:
         if size >= MAX_PARTS:
             raise Damaged(f"it has more than {MAX_PARTS:,} parts")
         return _Block(self._kind, depth, 1 + size)
-
-
-def _plain(column: Column) -> frozenset[_Block]:
-    """The scalars and the positions among what may stand there."""
-    return frozenset([block for block in _PARTLESS if block.kind.cls in column.kinds])
 
 
 def _sums(sizes: Iterable[int], width: int, lengths: Sequence[int]) -> list[int]:
