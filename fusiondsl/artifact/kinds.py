@@ -39,24 +39,24 @@ class Kind:
     """Values that are written alike."""
 
     cls: type
-    number: int
-    """Its place among `kinds()`; scalars have none."""
     is_open: bool = False
     """A value is any number of rows and not one: the items of a tuple or mapping."""
     columns: tuple[Column, ...] = ()
     """Of a row. Set when the kind is known already, as a value may have parts of its own kind."""
+    number: int = -1
+    """Its place among `kinds()`; scalars have none."""
 
     @property
     def is_instance(self) -> bool:
         return self.cls is not tuple and self.cls is not dict
 
 
-SCALARS = {cls: Kind(cls, -1) for cls in (str, int, float, bool, type(None))}
+SCALARS = {cls: Kind(cls) for cls in (str, int, float, bool, type(None))}
 
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """All that there are in a program, which is the first."""
+    """All that there are in a program, parts before what they are parts of as far as can be."""
     return _Finder().found_in(ir.Program)
 
 
@@ -87,17 +87,19 @@ class _Finder:
     def __init__(self) -> None:
         self._known: dict[Any, Kind] = {**SCALARS}
         """By annotation."""
+        self._found: list[Kind] = []
 
     def found_in(self, cls: type) -> tuple[Kind, ...]:
         self._kind(cls)
-        return tuple(self._known.values())[len(SCALARS) :]
+        return tuple(self._found)
 
     def _kind(self, hint: Any) -> Kind:
         if hint not in self._known:
             cls = get_origin(hint) or hint
-            is_open = cls is dict or Ellipsis in get_args(hint)
-            made = self._known[hint] = Kind(cls, len(self._known) - len(SCALARS), is_open)
+            made = self._known[hint] = Kind(cls, cls is dict or Ellipsis in get_args(hint))
             made.columns = tuple([self._column(*part) for part in _parts(cls, get_args(hint))])
+            made.number = len(self._found)
+            self._found.append(made)
         return self._known[hint]
 
     def _column(self, name: str, hint: Any, default: object) -> Column:

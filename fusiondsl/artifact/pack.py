@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -67,13 +67,12 @@ def _cells(row: list[int], entries: Sequence[Entry], places: dict[int, int]) -> 
 def _blocks(rows: dict[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
     """Rows by kind, every block after those with its parts.
 
-    Next is the kind of which most can be made, so that few kinds come in more than one block.
+    As kinds stand after those of their parts, few come in more than one block.
     """
     numbers = {place: row[0] for place, row in rows.items()}
     waits: dict[int, int] = {}
     readers: dict[int, list[int]] = defaultdict(list)
     ready: dict[int, list[int]] = defaultdict(list)
-    left = Counter(numbers.values())
     for place, row in rows.items():
         missing = [part for part in _parts(row) if part in rows]
         waits[place] = len(missing)
@@ -82,9 +81,8 @@ def _blocks(rows: dict[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
         if not missing:
             ready[numbers[place]].append(place)
     while ready:
-        kind = max(ready, key=lambda kind: (len(ready[kind]) / left[kind], kind))
+        kind = min(ready)
         block = sorted(ready.pop(kind))
-        left[kind] -= len(block)
         yield kind, block
         for place in block:
             for reader in readers[place]:
