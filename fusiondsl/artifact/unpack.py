@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, partial
 from itertools import accumulate, islice, pairwise, repeat
-from operator import itemgetter, sub
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from fusiondsl.artifact.kinds import SCALARS, Kind, classes, kinds
@@ -58,8 +58,6 @@ class _Block:
     kind: Kind
     depth: int = 0
     """Instances inside each other, at most."""
-    size: int = 1
-    """Values that one of them stands for, at most, each counted wherever it is used."""
 
 
 _SCALARS = {cls: _Block(kind) for cls, kind in SCALARS.items()}
@@ -72,6 +70,8 @@ class _Reader:
         self._values = scalars
         self._blocks = [_SCALARS[type(value)] for value in scalars]
         """Of the values."""
+        self._sizes = [1] * len(scalars)
+        """How many values each stands for, all of them counted wherever they are used."""
         self._work = 0
 
     def read(self, numbers: Sequence[int]) -> object:
@@ -98,15 +98,21 @@ class _Reader:
     def _make(self, kind: Kind, count: int, lengths: Sequence[int], cells: Sequence[int]) -> None:
         if kind.cls is Span:
             self._blocks += repeat(_SPAN, count)
+            self._sizes += repeat(1, count)
             self._values += _positions(self._values, cells)
             return
         maker = _maker(kind)
-        blocks, largest = maker.blocks(_at(cells, self._blocks), count, lengths)
-        self._work += count * largest
+        self._blocks += repeat(maker.block(_at(cells, self._blocks)), count)
+        self._sizes += self._bounded(_sizes(kind, _at(cells, self._sizes), lengths))
+        self._values += maker.make(_at(cells, self._values), count, lengths)
+
+    def _bounded(self, sizes: list[int]) -> list[int]:
+        if max(sizes) > MAX_PARTS:
+            raise Damaged(f"it has more than {MAX_PARTS:,} parts")
+        self._work += sum(sizes)
         if self._work > MAX_WORK:
             raise Damaged("its values stand for more than a program has")
-        self._blocks += blocks
-        self._values += maker.make(_at(cells, self._values), count, lengths)
+        return sizes
 
 
 def _head(numbers: Sequence[int], at: int) -> tuple[Kind, int]:
@@ -129,6 +135,16 @@ def _at(places: Sequence[int], items: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([items[place] for place in places])
 
 
+def _sizes(kind: Kind, parts: Sequence[int], lengths: Sequence[int]) -> list[int]:
+    """Of the values of a block, from those of their parts."""
+    width = len(kind.columns)
+    if not kind.is_open:
+        return [1 + sum(row) for row in zip(*repeat(iter(parts), width), strict=True)] or [1]
+    until = list(accumulate(parts, initial=1))
+    bounds = pairwise(accumulate(lengths, initial=0))
+    return [until[width * end] - until[width * start] + 1 for start, end in bounds]
+
+
 # --- what is known of them -----------------------------------------------------------------------
 
 _SPAN = _Block(classes()[Span])
@@ -142,47 +158,20 @@ class _Maker:
         self._columns = [(column.name, {*column.kinds.values()}) for column in kind.columns]
         self.make = _make(kind)
 
-    def blocks(
-        self, parts: Sequence[_Block], count: int, lengths: Sequence[int]
-    ) -> tuple[Iterable[_Block], int]:
-        """What is known of each value, and the largest size."""
-        depth, size = self._checked(parts)
-        if not self._kind.is_open:
-            return repeat(self._block(depth, size), count), 1 + size
-        width = len(self._columns)
-        sizes = lengths if size == 1 else _sums([part.size for part in parts], width, lengths)
-        made = {size: self._block(depth, size) for size in set(sizes)}
-        return map(made.__getitem__, sizes), 1 + max(sizes)
-
-    def _checked(self, parts: Sequence[_Block]) -> tuple[int, int]:
-        """Largest depth and size of a row; raises `Damaged` where a part stands where it cannot."""
-        depth, size, width = 0, 0, len(self._columns)
+    def block(self, parts: Sequence[_Block]) -> _Block:
+        """Of values with such parts; raises `Damaged` where one stands where it cannot."""
+        depth, width = 0, len(self._columns)
         for number, (name, allowed) in enumerate(self._columns):
-            largest = 1
             for part in set(parts[number::width]):
                 if part.kind not in allowed:
                     owner = self._kind.cls.__name__
                     raise Damaged(f"{owner}.{name} has a value of the wrong kind")
                 if part.depth > depth:
                     depth = part.depth
-                if part.size > largest:
-                    largest = part.size
-            size += largest
-        return depth + self._kind.is_instance, size
-
-    def _block(self, depth: int, size: int) -> _Block:
+        depth += self._kind.is_instance
         if depth > MAX_DEPTH:
             raise Damaged("nested too deeply")
-        if size >= MAX_PARTS:
-            raise Damaged(f"it has more than {MAX_PARTS:,} parts")
-        return _Block(self._kind, depth, 1 + size)
-
-
-def _sums(sizes: Iterable[int], width: int, lengths: Sequence[int]) -> list[int]:
-    """Of the items of each value."""
-    until = list(accumulate(sizes, initial=0))
-    ends = [until[width * end] for end in accumulate(lengths)]
-    return list(map(sub, ends, [0, *ends]))
+        return _Block(self._kind, depth)
 
 
 _maker = cache(_Maker)
