@@ -4,10 +4,10 @@ Every distinct value of a kind stands once, after its parts, and is referred to 
 first number of an entry is its kind:
 
     "tokens"                a text, a number, true, false or null: itself
-    [34, 3, 4]              a tuple of any length: its items
-    [71, 3, 4, 5, 6]        a mapping: keys and values in turn
-    [35, 3, 12, 5]          a position: file, line and column
-    [26, 3]                 an instance of a class, or a tuple of fixed length: its fields in order
+    [29, 3, 4]              a tuple of any length: its items
+    [54, 3, 4, 5, 6]        a mapping: keys and values in turn
+    [30, 3, 12, 5]          a position: file, line and column
+    [19, 3]                 an instance of a class, or a tuple of fixed length: its fields in order
 """
 
 from __future__ import annotations
