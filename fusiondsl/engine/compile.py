@@ -146,7 +146,7 @@ class Compiler:
         # Conditions are shared by many rules. By identity: the program keeps them alive.
         self._static: dict[int, bool] = {}
         self._verdicts: dict[int, Verdict] = {}
-        self._unmet: dict[str, str | None] = {}
+        self._unmet: dict[str, tuple[str | None, str] | None] = {}
         """Why an op is not available, by its name."""
 
     def compile(self) -> Compiled:
@@ -179,8 +179,7 @@ class Compiler:
         refused = self._decide(rule.where)
         if refused is not None:
             return Ineligible(rule.name, refused[1], refused[0])
-        unavailable = self._unavailable(rule)
-        return None if unavailable is None else Ineligible(rule.name, unavailable)
+        return self._unavailable(rule)
 
     def _rule(self, rule: ir.Rule, stratum: int) -> CompiledRule | Ineligible:
         """The compiled rule, or why it cannot fire here."""
@@ -273,15 +272,15 @@ class Compiler:
             self._verdicts[id(condition.expr)] = known
         return known
 
-    def _unavailable(self, rule: ir.Rule) -> str | None:
+    def _unavailable(self, rule: ir.Rule) -> Ineligible | None:
         for call in rule.replace:
             if call.op not in self._unmet:
                 decl = self.program.ops.get(call.op)
-                refused = None if decl is None else self._decide(decl.available)
-                self._unmet[call.op] = None if refused is None else refused[1]
-            reason = self._unmet[call.op]
-            if reason is not None:
-                return f"{call.op} is not available: {reason}"
+                self._unmet[call.op] = None if decl is None else self._decide(decl.available)
+            refused = self._unmet[call.op]
+            if refused is not None:
+                label, reason = refused
+                return Ineligible(rule.name, f"{call.op} is not available: {reason}", label)
         return None
 
     def _admitted(

@@ -191,7 +191,7 @@ def check_call(
         verdict = truth(condition.expr, scope, facts, compiled.functions)
         if verdict.truth is not Truth.TRUE:
             kind = "predicate false" if verdict.truth is Truth.FALSE else "predicate unknown"
-            return Problem(kind, f"{binding.decl.name}: {verdict.reason}")
+            return Problem(kind, f"{binding.decl.name}: {verdict.reason}", condition.label)
     return misfit(binding, args, scope, facts)
 
 

@@ -316,7 +316,7 @@ class Judge:
         except Inexpressible as error:
             return Verdict(Problem("structure", str(error)))
         if isinstance(outcome, Problem):
-            return Verdict(outcome)
+            return Verdict(outcome, outcome.label)
         same = frozenset(
             written
             for written, (_, tensor) in wanted.items()

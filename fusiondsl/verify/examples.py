@@ -63,7 +63,7 @@ def run_example(compiled: CompiledRules, rule: ir.Rule, example: ir.Example) -> 
         return trial.outcome(example, fired, "" if fired else _why_not(report))
     if fired:
         return trial.outcome(example, False, "it fires")
-    wrong = trial.holds(example.because)
+    wrong = trial.holds(example.because, report)
     message = "" if wrong is None else f"{wrong}; instead: {_why_not(report)}"
     return trial.outcome(example, wrong is None, message)
 
@@ -133,8 +133,12 @@ class Trial:
         at = None if example.span is None else str(example.span)
         return Outcome(self.rule.name, title, passed, message, at)
 
-    def holds(self, label: str | None) -> str | None:
-        """Why the condition with this label is not what refuses, None where it is."""
+    def holds(self, label: str | None, report: Report | None = None) -> str | None:
+        """Why the condition with this label is not what refuses, None where it is.
+
+        The label of a condition that no rule has is one of an op that the rule writes: then what
+        the rule was refused for counts.
+        """
         if label is None or any(readers.label == label for readers in self.rule.readers):
             return None
         compiled = self.rules.compiled
@@ -143,7 +147,9 @@ class Trial:
             if condition.label == label:
                 verdict = truth(condition.expr, scope, NO_FACTS, compiled.functions)
                 return f"{label} holds" if verdict.truth is Truth.TRUE else None
-        return f"the rule has no condition {label}"
+        told = () if report is None else [r.label for r in report.refused]
+        never = () if report is None else [r.label for r in report.ineligible]
+        return None if label in (*told, *never) else f"{label} does not refuse it"
 
     def _fixed(self) -> Iterator[tuple[str, Any]]:
         dtypes = dtype_table(self.rules.target.arch)

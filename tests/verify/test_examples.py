@@ -148,3 +148,36 @@ def test_an_op_this_process_lacks() -> None:
     assert first.message == (
         "the source cannot be built: this process has no op example_demo::absent as declared"
     )
+
+
+TARGETS = """
+extern op example_demo.a(x: D[t.., H]) -> D[t.., H]
+op example_demo.b(x: D[t.., H]) -> (y: D[t.., H]) {
+  available { there: env.aiter }
+  where { even: H % 8 == 0 }
+}
+rule labelled(x: D[tokens.., H]) {
+  match { y = example_demo.a(x) }
+  replace { y = example_demo.b(x) }
+  where { dtypes: D in (f32, bf16) }
+  example { tokens = 7, H = 64, D = f32, env.aiter = true } fires
+  example { tokens = 7, H = 60, D = f32, env.aiter = true } refused because even
+  example { tokens = 7, H = 64, D = f32, env.aiter = false } refused because there
+  example { tokens = 7, H = 60, D = f32, env.aiter = true } refused because there
+  example { tokens = 7, H = 60, D = f64, env.aiter = true } refused because even
+}
+"""
+
+
+def test_conditions_of_the_ops_that_are_written() -> None:
+    rules = fusiondsl.load_source(TARGETS).compile()
+    define_missing(rules.program)
+    (rule,) = rules.program.rules
+    outcomes = list(run_rule(rules, rule))
+    assert [outcome.passed for outcome in outcomes[1:]] == [True, True, True, False, False]
+    assert outcomes[4].message.startswith(
+        "there does not refuse it; instead: predicate false [even]"
+    )
+    assert outcomes[5].message.startswith(
+        "even does not refuse it; instead: predicate false [dtypes]"
+    )
