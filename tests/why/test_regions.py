@@ -231,6 +231,33 @@ def test_operations_are_one_region_however_many_rules_are_close() -> None:
     assert all(line.close == 1 for line in audit.coverage)
 
 
+LATER = """\
+extern op mine.c(x: D[t.., H]) -> D[t.., H]
+extern op mine.all(x: D[t.., H]) -> D[t.., H]
+rule late(x: D[t.., H]) {
+  match { z = mine.ab(mine.c(mine.b(x, 1)), 7) }
+  replace { z = mine.all(x) }
+}
+"""
+
+
+def test_a_rule_whose_operations_an_earlier_stratum_takes() -> None:
+    rules = load_source(PACK + LATER).compile()
+    gm = graph(
+        rules,
+        f"a: {OUT} = torch.ops.mine.a.default(x)",
+        f"b: {OUT} = torch.ops.mine.b.default(a)",
+        f"c: {OUT} = torch.ops.mine.c.default(b)",
+        f"d: {OUT} = torch.ops.mine.ab.default(c, 7)",
+    )
+    (site,) = rules.why(gm, rules=["late"]).of("late").near
+    first = site.causes[0]
+    assert (first.code, first.field, first.expected) == ("lost-to-rule", "one", "mine.b")
+    assert first.message == "one has taken the mine.b that stood there"
+    line = rules.audit(gm).of("late")
+    assert (line.taken, line.close) == (1, 0)
+
+
 # --- together with the engine --------------------------------------------------------------------
 
 

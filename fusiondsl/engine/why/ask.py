@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -92,8 +93,10 @@ class _Inquiry:
                 self._run.stratum(self._plan.strata[level])
         done = {(fired.rule, fired.node): fired for fired in self._run.fired}
         refused = {(refusal.rule, refusal.node): refusal for refusal in self._run.refused()}
-        verdicts = _Verdicts(done, refused, self._lenient.lacks)
         program = self._compiled.program
+        wants = {rule.name: frozenset(c.op for c in rule.match) for rule in program.rules}
+        taken = {new: (f.rule, wants[f.rule]) for f in self._run.fired for new in f.new_nodes}
+        verdicts = _Verdicts(done, refused, self._lenient.lacks, taken)
         return Answer(
             tuple(
                 self._rule(rule.name, verdicts)
@@ -176,10 +179,13 @@ class _Verdicts:
         fired: dict[tuple[str, str], Fired],
         refused: dict[tuple[str, str], Refusal],
         lacks: dict[str, tuple[Cause, ...]],
+        taken: dict[str, tuple[str, frozenset[str]]],
     ) -> None:
         self._fired = fired
         self._refused = refused
         self._lacks = lacks
+        self._taken = taken
+        """By new node the rule that wrote it, and the ops that the rule replaces."""
 
     def site(self, place: Place) -> Iterable[SiteAnswer]:
         rule = place.rule
@@ -188,11 +194,20 @@ class _Verdicts:
             if not place.causes:
                 yield self._answer(place, fired=True, causes=())
             return
-        causes = (*self._lacks.get(rule.name, ()), *place.causes)
+        told = sorted(map(self._starved, place.causes), key=lambda c: c.code != "lost-to-rule")
+        causes = (*self._lacks.get(rule.name, ()), *told)
         if place.whole and rule.name not in self._lacks:
             causes = self._agreed(place, causes)
         if causes:
             yield self._answer(place, fired=False, causes=causes)
+
+    def _starved(self, cause: Cause) -> Cause:
+        """What an earlier stratum has replaced was there before."""
+        winner, ops = self._taken.get(cause.node or "", ("", frozenset()))
+        if cause.code != "structure" or cause.expected not in ops:
+            return cause
+        message = f"{winner} has taken the {cause.expected} that stood there"
+        return replace(cause, code="lost-to-rule", message=message, field=winner, because=())
 
     def _agreed(self, place: Place, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
         """With what the engine names first in front."""
