@@ -63,14 +63,21 @@ class FusionPass(CustomGraphPass):
         self._check_eligible()
 
     def __call__(self, graph: fx.Graph) -> None:
-        size = len(graph.nodes)
-        _tell(WHY, size, lambda: self.rules.why(graph, tokens=self.tokens))
+        title = self._title(graph)
+        _tell(WHY, title, lambda: self.rules.why(graph, tokens=self.tokens))
         report = self.rules.apply(graph, tokens=self.tokens, rewrite=not self.settings.dry_run)
         switched_off = tuple(Ineligible(rule, "it is switched off") for rule in self.off)
         report = replace(report, ineligible=(*report.ineligible, *switched_off))
         self.reports.append(report)
-        _tell(REPORT, size, lambda: report)
+        _tell(REPORT, title, lambda: report)
         log.debug("%s", report)
+
+    def _title(self, graph: fx.Graph) -> str:
+        """Which graph it is, in a file about several."""
+        nodes = f"graph of {len(graph.nodes)} nodes"
+        if self.tokens is None:
+            return nodes
+        return f"{nodes}, {self.tokens.start} to {self.tokens.stop - 1} tokens"
 
     @property
     def last_report(self) -> Report | None:
@@ -154,13 +161,13 @@ def _check_settings(off: tuple[str, ...], required: tuple[str, ...]) -> None:
         raise ValueError(f"`{both[0]}` is both required and switched off")
 
 
-def _tell(variable: str, nodes: int, text: Callable[[], object]) -> None:
+def _tell(variable: str, title: str, text: Callable[[], object]) -> None:
     """Adds `text` to the file that an environment variable names, if it does."""
     name = os.environ.get(variable)
     if not name:
         return
     try:
         with Path(name).open("a", encoding="utf-8") as file:
-            file.write(f"graph of {nodes} nodes\n{text()}\n\n")
+            file.write(f"{title}\n{text()}\n\n")
     except OSError as error:
         log.warning("cannot write %s, which %s names: %s", name, variable, error.strerror)
