@@ -17,6 +17,7 @@ LAYERS = (
     "resources",
     "target",
     "diagnostics",
+    "facts",
     "dims",
     "syntax",
     "decl",

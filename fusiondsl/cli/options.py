@@ -6,8 +6,8 @@ import argparse
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from fusiondsl.diagnostics.suggest import did_you_mean
-from fusiondsl.target import ENV_FACTS, Fact, Target
+from fusiondsl.facts import parse_fact
+from fusiondsl.target import Fact, Target
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 SHIPPED = "fusiondsl:"
 
 _ARCH = re.compile(r"gfx[0-9a-f]+")
-_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def common(*formats: str) -> argparse.ArgumentParser:
@@ -94,21 +93,10 @@ def positive(text: str) -> int:
 
 
 def _fact(text: str) -> tuple[str, Fact]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"`{text}` is not NAME=VALUE")
-    if name not in ENV_FACTS:
-        hint = did_you_mean(name, ENV_FACTS) or f"known: {', '.join(ENV_FACTS)}"
-        raise argparse.ArgumentTypeError(f"unknown fact `{name}`; {hint}")
-    kind = ENV_FACTS[name]
-    if kind == "str":
-        return name, value
-    if kind == "bool" and value.lower() in _WORDS:
-        return name, _WORDS[value.lower()]
-    if kind == "int" and re.fullmatch(r"-?[0-9]{1,18}", value):
-        return name, int(value)
-    wanted = "true or false" if kind == "bool" else "an integer"
-    raise argparse.ArgumentTypeError(f"`{name}` is {wanted}, not `{value}`")
+    try:
+        return parse_fact(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def token_range(text: str) -> range:

@@ -1,0 +1,127 @@
+"""For which token counts the rules can fire on a target: where one compiled range has to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fusiondsl import ir
+from fusiondsl.dims import (
+    NO_FACTS,
+    Dim,
+    Scope,
+    Truth,
+    Value,
+    as_dim,
+    children,
+    evaluate,
+    names,
+    truth,
+)
+from fusiondsl.dims.expr import Binary, Expr
+from fusiondsl.engine.compile import Compiled
+from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES
+
+TOKENS = "tokens"
+_ORDERINGS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+_DTYPES = {"2": ("bf16", "f16"), "4": ("f32",), "8": ("f64",)}
+"""What activations may be, by size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Token counts `first..last` for which a rule's bounds are true, false or unknown."""
+
+    first: int
+    last: int
+    truth: Truth
+
+
+def token_spans(rule: ir.Rule, compiled: Compiled, most: int) -> tuple[Span, ...]:
+    """`1..most`, cut wherever what the rule's conditions say about `tokens` changes."""
+    conditions = [c.expr for c in rule.where if TOKENS in names(c.expr)]
+    scope = _Scope(compiled)
+    ends = {end for expr in conditions for end in scope.candidates(expr) if 1 <= end < most}
+    spans: list[Span] = []
+    first = 1
+    for last in (*sorted(ends), most):
+        verdict = scope.all_hold(conditions, last)
+        if spans and spans[-1].truth is verdict:
+            spans[-1] = Span(spans[-1].first, last, verdict)
+        else:
+            spans.append(Span(first, last, verdict))
+        first = last + 1
+    return tuple(spans)
+
+
+def end_points(compiled: Compiled, most: int) -> dict[int, tuple[str, ...]]:
+    """The last token counts of ranges below `most`, with the rules that ask for them."""
+    asked: dict[int, list[str]] = {}
+    for rule in compiled.rules:
+        for span in token_spans(rule.rule, compiled, most)[:-1]:
+            asked.setdefault(span.last, []).append(rule.name)
+    return {end: tuple(asked[end]) for end in sorted(asked)}
+
+
+def unclosed(rule: ir.Rule, compiled: Compiled) -> tuple[ir.Condition, ...]:
+    """Conditions on `tokens` that are no number of tokens for this target."""
+    scope = _Scope(compiled)
+    asking = (c for c in rule.where if TOKENS in names(c.expr))
+    return tuple(c for c in asking if None in scope.roots(c.expr))
+
+
+class _Scope:
+    """What conditions on `tokens` are evaluated in: facts of the target, widths of the model.
+
+    Of the dtype of the model only its size is a fact: what holds for all dtypes of that size holds.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        constants = compiled.constants
+        sizes = {n: constants[fact] for n, fact in MODEL_SIZES.items() if fact in constants}
+        dtypes = _DTYPES.get(str(constants.get("model.itemsize")), ())
+        self._functions = compiled.functions
+        self._scopes: list[dict[str, Value]] = [
+            {**constants, **sizes, MODEL_DTYPE: ir.DType(name)} for name in dtypes
+        ] or [{**constants, **sizes}]
+
+    def all_hold(self, conditions: Sequence[Expr], tokens: int) -> Truth:
+        verdicts = {self._all_hold(scope, conditions, tokens) for scope in self._scopes}
+        return verdicts.pop() if len(verdicts) == 1 else Truth.UNKNOWN
+
+    def _all_hold(self, given: Scope, conditions: Sequence[Expr], tokens: int) -> Truth:
+        scope = {**given, TOKENS: Dim.const(tokens)}
+        found = {truth(c, scope, NO_FACTS, self._functions).truth for c in conditions}
+        if Truth.FALSE in found:
+            return Truth.FALSE
+        return Truth.UNKNOWN if Truth.UNKNOWN in found else Truth.TRUE
+
+    def candidates(self, expr: Expr) -> Iterator[int]:
+        """Every count after which a comparison may have another outcome."""
+        for root in self.roots(expr):
+            if root is not None:
+                yield from (root - 1, root, root + 1)
+
+    def roots(self, expr: Expr) -> Iterator[int | None]:
+        """Where both sides of a comparison are equal; None where that is no number."""
+        if isinstance(expr, Binary) and expr.op in _ORDERINGS:
+            if TOKENS in names(expr):
+                yield from (self._root(scope, expr) for scope in self._scopes)
+            return
+        for child in children(expr):
+            yield from self.roots(child)
+
+    def _root(self, scope: Scope, expr: Binary) -> int | None:
+        start, second, third = (self._difference(scope, expr, tokens) for tokens in (0, 1, 2))
+        if start is None or second is None or third is None:
+            return None
+        slope = second - start
+        if slope == 0 or slope != third - second:
+            return None
+        return -start // slope
+
+    def _difference(self, given: Scope, expr: Binary, tokens: int) -> int | None:
+        scope = {**given, TOKENS: Dim.const(tokens)}
+        left = as_dim(evaluate(expr.left, scope, NO_FACTS, self._functions))
+        right = as_dim(evaluate(expr.right, scope, NO_FACTS, self._functions))
+        return None if left is None or right is None else (left - right).as_int()
