@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from fusiondsl.diagnostics.codes import artifact, graphs, lints, names, order, syntax, target, types
+from fusiondsl.diagnostics.codes import (
+    artifact,
+    graphs,
+    lints,
+    names,
+    order,
+    syntax,
+    target,
+    types,
+    vllm,
+)
 from fusiondsl.diagnostics.codes.info import CodeInfo
 from fusiondsl.diagnostics.codes.syntax import UNREADABLE
 
@@ -15,6 +25,7 @@ CODES: dict[str, CodeInfo] = {
     **target.CODES,
     **graphs.CODES,
     **artifact.CODES,
+    **vllm.CODES,
 }
 
 __all__ = ["CODES", "UNREADABLE", "CodeInfo"]

@@ -1,0 +1,89 @@
+"""What vLLM and its layers answer to extern predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fusiondsl import ir
+from fusiondsl.target import Answer, Fact
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+Asked: TypeAlias = "Callable[[VllmConfig], Iterable[tuple[dict[str, Fact], bool]]]"
+"""Gives arguments of a predicate and what it is for them."""
+
+_ANSWERS: dict[str, Asked] = {}
+
+
+def answers(predicate: str) -> Callable[[Asked], Asked]:
+    """Makes a function the one that answers `predicate`, when the layers of the model are there.
+
+    It must give the same on every rank.
+    """
+
+    def register(asked: Asked) -> Asked:
+        _ANSWERS[predicate] = asked
+        return asked
+
+    return register
+
+
+def answers_of(
+    program: ir.Program, given: Iterable[Answer], config: VllmConfig
+) -> tuple[Answer, ...]:
+    """What was answered before, and the answers to all predicates that somebody answers."""
+    found = [answer for answer in given if answer.predicate not in _ANSWERS]
+    for name in sorted(program.predicates.keys() & _ANSWERS.keys()):
+        found += [Answer(name, value, args) for args, value in _ANSWERS[name](config)]
+    return tuple(found)
+
+
+@answers("custom_op")
+def _custom_ops(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
+    """`custom_op(name: str)`: vLLM uses the custom op, not its decomposition."""
+    from vllm.model_executor.custom_op import op_registry
+
+    compilation = config.compilation_config
+    named = {name[1:] for name in compilation.custom_ops if name.startswith(("+", "-"))}
+    for name in sorted({*op_registry, *named}):
+        yield {"name": name}, compilation.is_custom_op_enabled(name)
+
+
+@answers("quantization")
+def _quantization(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
+    """`quantization(method: str)`: the model is quantised by this method of vLLM."""
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    used = None if config.model_config is None else config.model_config.quantization
+    for method in sorted(QUANTIZATION_METHODS):
+        yield {"method": method}, method == used
+
+
+@answers("has_qk_norm_rope_kv_cache_update")
+def _qk_norm_rope(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
+    yield from _of_attention(config, "fused_qk_norm_rope_kvcache_supported")
+
+
+@answers("has_qk_norm_mrope_kv_cache_update")
+def _qk_norm_mrope(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
+    yield from _of_attention(config, "fused_qk_norm_mrope_kvcache_supported")
+
+
+def _of_attention(config: VllmConfig, method: str) -> Iterator[tuple[dict[str, Fact], bool]]:
+    """What the implementation of every attention layer says."""
+    from vllm.config import get_layers_from_vllm_config
+    from vllm.model_executor.layers.attention import Attention
+
+    layers: dict[str, Any] = get_layers_from_vllm_config(config, Attention)
+    for name, layer in sorted(layers.items()):
+        says = getattr(layer.impl, method, None)
+        same = getattr(layer, "head_size_v", layer.head_size) == layer.head_size
+        args = {
+            "l": name,
+            "heads": layer.num_heads,
+            "kv_heads": layer.num_kv_heads,
+            "head_size": layer.head_size,
+        }
+        yield args, bool(same and says is not None and says())

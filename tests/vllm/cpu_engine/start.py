@@ -1,0 +1,198 @@
+"""Starts engines, each in a process of its own and one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+PYTHON = os.environ.get("FUSIONDSL_VLLM_PYTHON") or (sys.executable if find_spec("vllm") else None)
+TIMEOUT = 900
+SHARED_MEMORY = Path("/dev/shm")
+
+_ENTRY_POINTS = """\
+[vllm.platform_plugins]
+cpu_engine = tests.vllm.cpu_engine.plugins:platform
+
+[vllm.general_plugins]
+cpu_engine = tests.vllm.cpu_engine.plugins:general
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    result: dict[str, Any]
+    log: str
+
+    def __getitem__(self, name: str) -> Any:
+        assert self.code == 0, self.log[-6000:]
+        return self.result[name]
+
+
+@dataclass
+class Engines:
+    """All engines of a test run: they share models, and caches where a test names one."""
+
+    root: Path
+
+    def start(
+        self,
+        model: str,
+        *,
+        variables: dict[str, str] | None = None,
+        config: dict[str, Any] | None = None,
+        compilation: dict[str, Any] | None = None,
+        dtype: str = "bfloat16",
+        tp: int = 1,
+        cache: str | None = None,
+        max_tokens: int = 256,
+        prompts: list[list[int]] | None = None,
+        tokens: int = 8,
+        installed: bool = True,
+        engine: dict[str, Any] | None = None,
+    ) -> Outcome:
+        """`variables` are of the environment; `cache` names a cache, without which nothing is kept.
+
+        `installed`: vLLM finds the entry point of fusiondsl.
+        """
+        directory = self.model(model)
+        spec = {
+            "model": str(directory),
+            "load_format": _load_format(model),
+            "dtype": dtype,
+            "tp": tp,
+            "compilation": compilation or {"use_inductor_graph_partition": True},
+            "config": config,
+            "max_tokens": max_tokens,
+            "prompts": prompts,
+            "tokens": tokens,
+            "engine": engine or {},
+        }
+        return self._run(spec, self.variables(variables or {}, tp, cache, installed))
+
+    def model(self, name: str) -> Path:
+        """Made where vLLM is, which has what writes weights."""
+        directory = self.root / "models" / name
+        if not (directory / "config.json").exists():
+            code = (
+                "import sys, pathlib; from tests.vllm.cpu_engine.models import make;"
+                " make(sys.argv[1], pathlib.Path(sys.argv[2]))"
+            )
+            command = [str(PYTHON), "-c", code, name, str(self.root / "models")]
+            path = {**os.environ, "PYTHONPATH": str(ROOT)}
+            subprocess.run(command, check=True, env=path, cwd=ROOT, timeout=TIMEOUT)
+        return directory
+
+    def variables(
+        self,
+        given: dict[str, str],
+        tp: int = 1,
+        cache: str | None = None,
+        installed: bool = True,
+    ) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("FUSIONDSL_", "VLLM_"))}
+        caching = {"VLLM_DISABLE_COMPILE_CACHE": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+        found = {
+            **kept,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(self._installation(installed))]),
+            "CPU_ENGINE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CACHE_ROOT": str(self.root / f"cache_{cache or 'none'}"),
+            "TORCHINDUCTOR_CACHE_DIR": str(self.root / f"inductor_{cache or 'none'}"),
+            # Else equal pieces of one model are compiled, and counted, once.
+            **({} if cache else caching),
+            **given,
+        }
+        if tp > 1:
+            found["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(map(str, range(tp)))
+        return found
+
+    def _installation(self, installed: bool) -> Path:
+        """Metadata of installed distributions: what tells vLLM of entry points."""
+        directory = self.root / ("installed" if installed else "not_installed")
+        distributions = {"cpu_engine": _ENTRY_POINTS}
+        if installed:
+            distributions["fusiondsl"] = _own_entry_points()
+        for name, entry_points in distributions.items():
+            metadata = directory / f"{name}-0.0.dist-info"
+            metadata.mkdir(parents=True, exist_ok=True)
+            text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0\n"
+            (metadata / "METADATA").write_text(text)
+            (metadata / "entry_points.txt").write_text(entry_points)
+        return directory
+
+    def _run(self, spec: dict[str, Any], variables: dict[str, str]) -> Outcome:
+        before = set(_segments())
+        process = subprocess.Popen(
+            [str(PYTHON), "-m", "tests.vllm.cpu_engine.run", json.dumps(spec)],
+            cwd=self.root,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            log, _ = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            log, _ = process.communicate()
+            log += f"\nno end after {TIMEOUT} seconds"
+        finally:
+            for left in set(_segments()) - before:
+                left.unlink(missing_ok=True)
+        rows = [line for line in log.splitlines() if line.startswith('{"tokens"')]
+        result = json.loads(rows[-1]) if rows else {}
+        return Outcome(process.returncode if rows or process.returncode else 1, result, log)
+
+
+def _segments() -> list[Path]:
+    """Shared memory of vLLM's CPU group, which it leaves behind."""
+    return list(SHARED_MEMORY.glob("vllm_dist_*")) if SHARED_MEMORY.is_dir() else []
+
+
+def _own_entry_points() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines: list[str] = []
+    for group, entries in project["entry-points"].items():
+        lines.append(f"[{group}]")
+        lines += [f"{name} = {value}" for name, value in entries.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _load_format(model: str) -> str:
+    return "auto" if model.startswith("llama") else "dummy"
+
+
+def worker(root: Path, module: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """A module of the tests in a process that has vLLM, without an engine."""
+    return subprocess.Popen(
+        [str(PYTHON), "-m", module, *arguments],
+        cwd=ROOT,
+        env=Engines(root).variables(variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def printed(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The JSON in its last line."""
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, err[-4000:]
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
