@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "check": "check rule files",
     "fmt": "print rule files in canonical form, or convert them",
     "compile": "compile rules for a target and write an artifact",
+    "plan": "say what rules can do in a vLLM engine",
     "prove": "show what is proved about rules",
     "test": "run the examples of rules",
     "apply": "apply rules to a graph dump",

@@ -1,0 +1,98 @@
+"""`plan`: rules, token counts and end points for an engine that is not started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusiondsl.cli.exits import Exit
+from tests.cli.conftest import Run
+
+MODEL = {"hidden_size": 64, "intermediate_size": 128, "torch_dtype": "bfloat16"}
+
+PLAN = """\
+rule       can fire  tokens  ends ranges at  why not, or what is left to decide
+scale_add  yes       1..512             512
+
+1 of 1 rules can fire for env.arch = gfx950, env.mx = true, env.tp_group = tp:0, \
+env.tp_size = 1, env.vllm = true, model.hidden_size = 64, model.intermediate_size = 128, \
+model.itemsize = 2, model.max_tokens = 4096
+compile ranges: 1..512, 513..4096
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(MODEL))
+    return "model"
+
+
+def plan(run: Run, *words: str) -> str:
+    done = run("plan", "pack.fuse", "--target", "gfx950", "--max-tokens", "4096", *words)
+    assert (done.code, done.err) == (0, "")
+    return done.out
+
+
+def test_the_plan(run: Run, model: str) -> None:
+    assert plan(run, "--model", model) == PLAN
+    assert plan(run, "--model", f"{model}/config.json") == PLAN
+
+
+def test_the_sizes_of_a_model_of_text_and_images(run: Run, model: str) -> None:
+    Path(model, "config.json").write_text(json.dumps({"text_config": MODEL, "hidden_size": 7}))
+    assert plan(run, "--model", model) == PLAN
+
+
+def test_own_end_points_are_kept_where_they_are_below_the_most(run: Run, model: str) -> None:
+    out = plan(run, "--model", model, "--end-points", "1,16,512,5000")
+    assert out.endswith("compile ranges: 1..16, 17..512, 513..4096\n")
+
+
+def test_another_dtype_moves_the_end_point(run: Run, model: str) -> None:
+    assert " 1..256 " in plan(run, "--model", model, "--dtype", "float32")
+
+
+def test_a_bound_that_is_no_number_is_said(run: Run) -> None:
+    assert "decided in the graph: limit" in plan(run)
+
+
+def test_why_not(run: Run) -> None:
+    done = run("plan", "pack.fuse", "--target", "gfx90a", "--format", "json")
+    (row,) = json.loads(done.out)["rules"]
+    assert (row["eligible"], row["tokens"]) == (False, [])
+    assert row["reason"].startswith("cli_demo.scale_add is not available: env.arch is")
+
+
+def test_no_token_count_is_left(run: Run, model: str) -> None:
+    text = Path("pack.fuse").read_text().replace("64 KiB", "64 KiB and tokens > 9000")
+    Path("none.fuse").write_text(text.replace("example { tokens = 7", "# example { tokens = 7"))
+    done = run("plan", "none.fuse", "--model", model, "--target", "gfx950", "--max-tokens", "4096")
+    assert "no        " in done.out
+    assert "hold for no number of tokens" in done.out
+    assert done.out.endswith("compile ranges: 1..4096\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the model's configuration `here/config.json`: No such file"),
+        ("{", "`here/config.json` is no JSON:"),
+        ("[]", "`here/config.json` is no configuration of a model: it is no object"),
+    ],
+)
+def test_a_model_that_cannot_be_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    if content is not None:
+        (tmp_path / "here" / "config.json").write_text(content)
+    (tmp_path / "empty.fuse").write_text("")
+    done = run("plan", "empty.fuse", "--model", "here")
+    assert done.code == Exit.USAGE
+    assert f"error[FD724]: {message}" in done.err
+    assert "give a directory with a `config.json`, or such a file" in done.err
