@@ -83,7 +83,7 @@ def _sequence(items: tuple[ex.Expr, ...], brackets: str) -> str:
 
 
 def literal(node: ex.Literal) -> str:
-    """A number keeps the spelling that the author chose: `64 MiB`, `0x10`, `1e-6`."""
+    """A number keeps the spelling that the author chose, blanks apart: `64 MiB`, `0x10`, `1e-6`."""
     value = node.value
     if value is None:
         return "none"
@@ -91,7 +91,7 @@ def literal(node: ex.Literal) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return write_string(value)
-    written = node.span.text if node.span is not None else ""
+    written = " ".join(node.span.text.split()) if node.span is not None else ""
     if type(read_number(written)) is type(value) and read_number(written) == value:
         return written
     return write_number(value)

@@ -44,6 +44,12 @@ def test_numbers_keep_their_spelling() -> None:
     assert print_module(module, "fuse") == module.source.text
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_blanks_in_a_number_are_one_space(style: Style) -> None:
+    module, _ = read("let A = 64 \t MiB\n")
+    assert "64 MiB" in print_module(module, style)
+
+
 def test_parentheses_only_where_needed() -> None:
     text = "let A = ((a + (b * c)) - (d - e)) ** (-f) ** g"
     module, _ = read(text)
