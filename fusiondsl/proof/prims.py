@@ -45,6 +45,7 @@ class Primitives:
         }
 
     def apply(self, name: str, args: Sequence[Argument]) -> Value:
+        _check(name, args)
         build = self._built.get(name)
         if build is not None:
             return build(*args)
@@ -211,6 +212,19 @@ def dtype_name(attr: Attr) -> str:
     if attr[0] not in ("dtype", "name"):
         raise Unprovable("a dtype that depends on arguments")
     return str(attr[1])
+
+
+def _check(name: str, args: Sequence[Argument]) -> None:
+    """A checked program has tensors where tensors go; one that was changed since may not."""
+    primitive = PRIMITIVES[name]
+    if primitive.typing in ("elementwise", "cat"):
+        return
+    tensors, further = args[: primitive.tensors], args[primitive.tensors :]
+    if not all(isinstance(arg, Value) for arg in tensors):
+        raise Unprovable(f"`{name}` of what is no tensor")
+    items = (item for arg in further for item in (arg if isinstance(arg, list) else (arg,)))
+    if any(isinstance(item, Value) for item in items):
+        raise Unprovable(f"`{name}` by a tensor")
 
 
 def _attr(argument: Argument) -> Attr:
