@@ -233,15 +233,15 @@ def test_vllms_own_fusions(
 SIXTEEN, SEVENTEEN = list(range(3, 19)), list(range(3, 20))
 
 
-def limited(engines: Engines, rules: Path | None) -> Outcome:
-    """A start with a cache that the starts of this test share."""
+def limited(engines: Engines, rules: Path | None, cache: str) -> Outcome:
+    """A start with a cache that the starts of a test share."""
     variables = {} if rules is None else {"FUSIONDSL_RULES": str(rules)}
     return engines.start(
         "llama",
         variables=variables,
         compilation=ONE_GRAPH,
         dtype="float32",
-        cache="limited",
+        cache=cache,
         prompts=[SIXTEEN, SEVENTEEN],
         installed=rules is not None,
     )
@@ -251,11 +251,8 @@ def compiled(outcome: Outcome) -> bool:
     return "num_inductor_compiles" in outcome["counter"]
 
 
-def test_a_limit_on_tokens_cold_and_warm(engines: Engines, tmp_path: Path) -> None:
-    rules = tmp_path / "limited.fuse"
-    text = (PACKS / "limited.fuse").read_text()
-    rules.write_text(text)
-    cold = limited(engines, rules)
+def cold_and_warm(engines: Engines, rules: Path, cache: str) -> tuple[Outcome, Outcome]:
+    cold = limited(engines, rules, cache)
     assert cold["ends"] == [16, 256]
     pieces = {tuple(piece["tokens"]): piece["fired"] for piece in cold["pieces"]}
     assert pieces == {(1, 16): {"add_rms_norm": 8}, (17, 256): {}}
@@ -264,19 +261,32 @@ def test_a_limit_on_tokens_cold_and_warm(engines: Engines, tmp_path: Path) -> No
     assert max(map(int, cold["calls"])) == 16
     assert (compiled(cold), cold["from_cache"]) == (True, False)
 
-    warm = limited(engines, rules)
+    warm = limited(engines, rules, cache)
     assert (compiled(warm), warm["from_cache"]) == (False, True)
     assert warm["counts"] == cold["counts"]
     assert warm["calls"] == cold["calls"]
     assert "rewrote 8 sites in 2 graphs (from vLLM's cache)" in warm.log
+    return cold, warm
 
+
+def test_a_limit_on_tokens_cold_and_warm(engines: Engines) -> None:
+    assert same_text(*cold_and_warm(engines, PACKS / "limited.fuse", "limited"))
+
+
+@every
+def test_another_limit_and_no_rules(engines: Engines, tmp_path: Path) -> None:
+    rules = tmp_path / "limited.fuse"
+    text = (PACKS / "limited.fuse").read_text()
+    rules.write_text(text)
+    cache = "changed"
+    cold, warm = cold_and_warm(engines, rules, cache)
     rules.write_text(text.replace("MOST = 16", "MOST = 12"))
-    changed = limited(engines, rules)
+    changed = limited(engines, rules, cache)
     assert changed["ends"] == [12, 256]
     assert (compiled(changed), changed["from_cache"]) == (True, False)
     assert max(map(int, changed["calls"])) <= 12
 
-    removed = limited(engines, None)
+    removed = limited(engines, None, cache)
     assert compiled(removed)
     assert removed["calls"] == {}
     for outcome in (cold, warm, changed):

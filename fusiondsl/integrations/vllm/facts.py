@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fusiondsl.aiter.tree import is_installed
 from fusiondsl.target import Fact
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _arch() -> str | None:
 
 
 def _aiter_facts() -> dict[str, Fact | None]:
-    if find_spec("aiter") is None:
+    if not is_installed():
         return {"env.aiter": False}
     release = _aiter_release()
     return {
