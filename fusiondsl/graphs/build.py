@@ -142,8 +142,15 @@ class GraphBuilder:
                 aliases[value.parts[0]] = statement.name
         return aliases
 
+    def _default(self, expr: Expr) -> Any:
+        """A constant: FX makes a function of the graph, and Python evaluates its defaults."""
+        value = self._value(expr)
+        if value is None or isinstance(value, (bool, int, float, str, torch.device, *_FORMATS)):
+            return value
+        raise BadText("FD612", "a default that is no constant", expr.span)
+
     def _placeholder(self, param: Parameter, aliases: dict[str, str]) -> None:
-        default = () if param.default is None else (self._value(param.default),)
+        default = () if param.default is None else (self._default(param.default),)
         name = self._usable(aliases.get(param.name, param.name), param.span)
         self._usable(param.name, param.span)
         node = self._graph.create_node("placeholder", param.name, default, name=name)

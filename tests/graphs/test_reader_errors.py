@@ -58,6 +58,8 @@ X = 'x: "f32[4][1]cpu"'
         (body("y = self.import", returned="y"), "FD605", "import"),
         (body("y = torch.neg(" + "9" * 100 + ")", returned="y"), "FD607", "9" * 100),
         (body(params="class", returned="()"), "FD605", "class"),
+        (body(params="x = torch.ops.aten.neg", returned="x"), "FD612", "torch.ops.aten.neg"),
+        (body(params="x = torch.ops.a.b", returned="x"), "FD612", "torch.ops.a.b"),
         (body(params=f"s = 1, {X}", returned="x"), "FD605", "x"),
         ("just prose\nwithout any graph\n", "FD604", ""),
         ("\n", "FD604", ""),
