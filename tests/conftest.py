@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("FUSIONDSL_REFERENCE_OPS", "1")
@@ -20,3 +21,8 @@ def pytest_sessionstart() -> None:
     from tests.support.extern_ops import register_extern_ops
 
     register_extern_ops(fusiondsl.load("fusiondsl:").program)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Few tests take as long as those that start an engine: the others run beside them."""
+    items.sort(key=lambda item: item.path.name != "test_engine.py")
