@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.cpu_engine.start import PYTHON, ROOT, TIMEOUT, Engines
+from tests.vllm.cpu_engine.start import EVERY, PYTHON, ROOT, TIMEOUT, Engines
 
 PAGE = ROOT / "docs" / "vllm.md"
 MODEL = "llama"
@@ -20,6 +20,7 @@ _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 @pytest.mark.slow
 @pytest.mark.skipif(PYTHON is None, reason="vLLM is not installed here")
+@pytest.mark.skipif(not EVERY, reason="FUSIONDSL_ENGINES is not `all`")
 def test_the_guide(tmp_path: Path) -> None:
     engines = Engines(tmp_path / "engines")
     work, programs = tmp_path / "work", tmp_path / "bin"

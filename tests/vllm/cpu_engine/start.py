@@ -15,6 +15,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("FUSIONDSL_VLLM_PYTHON") or (sys.executable if find_spec("vllm") else None)
+EVERY = os.environ.get("FUSIONDSL_ENGINES") == "all"
+"""Every engine that is known is to be started, which takes half an hour."""
 TIMEOUT = 900
 SHARED_MEMORY = Path("/dev/shm")
 
