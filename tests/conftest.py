@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("FUSIONDSL_REFERENCE_OPS", "1")
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", derandomize=True, max_examples=100, print_blob=True, **_COMMON)
+settings.register_profile("ci", derandomize=True, max_examples=200, print_blob=True, **_COMMON)
 settings.register_profile("dev", max_examples=50, **_COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

@@ -12,8 +12,11 @@ OFF = "FUSIONDSL_OFF"
 REQUIRE = "FUSIONDSL_REQUIRE"
 DRY_RUN = "FUSIONDSL_DRY_RUN"
 
-_YES = ("1", "true", "yes", "on")
-_NO = ("", "0", "false", "no", "off")
+SWITCHES: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("", "0", "false", "no", "off"), False),
+}
+"""What a variable that switches something may say, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Settings:
     def of_environment(environment: Mapping[str, str]) -> Settings:
         """What `FUSIONDSL_OFF`, `FUSIONDSL_REQUIRE` and `FUSIONDSL_DRY_RUN` say."""
         return Settings(
-            _listed(environment.get(OFF, "")),
-            _listed(environment.get(REQUIRE, "")),
+            listed(environment.get(OFF, "")),
+            listed(environment.get(REQUIRE, "")),
             _switched_on(DRY_RUN, environment.get(DRY_RUN, "")),
         )
 
@@ -73,11 +76,12 @@ def _names(given: Iterable[str] | str) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
+    """The names between commas."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _switched_on(name: str, text: str) -> bool:
-    if text.lower() not in (*_YES, *_NO):
+    if text.lower() not in SWITCHES:
         raise ValueError(f"{name} is `{text}`, which is neither 1 nor 0")
-    return text.lower() in _YES
+    return SWITCHES[text.lower()]

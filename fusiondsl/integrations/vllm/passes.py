@@ -63,7 +63,7 @@ class VllmFusionPass(inductor_pass.InductorPass):  # type: ignore[misc]
     def __call__(self, graph: fx.Graph) -> None:
         if self.inner is not None:
             self.inner(graph)
-        tokens = _compile_range()
+        tokens = compile_range()
         start = time.process_time()
         self._fusion.tokens = tokens
         try:
@@ -132,7 +132,7 @@ def checked_inner(found: Any) -> inductor_pass.InductorPass | None:
     raise FusionError(diagnostics)
 
 
-def _compile_range() -> range | None:
+def compile_range() -> range | None:
     """The token counts that the graph being compiled is for, where vLLM compiles it."""
     context = inductor_pass._pass_context
     if context is None:

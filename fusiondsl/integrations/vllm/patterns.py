@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from vllm.compilation.passes import inductor_pass
 from vllm.compilation.passes.vllm_inductor_pass import DEVICE_TYPE, VllmPatternReplacement
 from vllm.config import VllmConfig
 
@@ -31,6 +30,7 @@ from fusiondsl.engine.recipe import Inexpressible
 from fusiondsl.facts import target_with
 from fusiondsl.integrations.vllm.facts import facts_of
 from fusiondsl.integrations.vllm.layers import answers_of
+from fusiondsl.integrations.vllm.passes import compile_range
 from fusiondsl.integrations.vllm.traced import Refused, Spelling
 from fusiondsl.ir.strata import admitted_forms
 from fusiondsl.ops.context import Context
@@ -64,7 +64,7 @@ class RuleReplacement(VllmPatternReplacement):  # type: ignore[misc]
         split = len(self.spelling.tensors)
 
         def pattern(*tensors: torch.Tensor) -> Any:
-            spelling = replace(self.spelling, tokens=_compile_range())
+            spelling = replace(self.spelling, tokens=compile_range())
             return spelling.source(tensors[:split], tensors[split:])
 
         return _named(pattern, self._parameters())
@@ -74,7 +74,7 @@ class RuleReplacement(VllmPatternReplacement):  # type: ignore[misc]
         split = len(self.spelling.tensors)
 
         def replacement(*tensors: torch.Tensor) -> Any:
-            spelling = replace(self.spelling, tokens=_compile_range())
+            spelling = replace(self.spelling, tokens=compile_range())
             return spelling.replacement(tensors[:split])
 
         return _named(replacement, self._parameters())
@@ -90,7 +90,7 @@ class RuleReplacement(VllmPatternReplacement):  # type: ignore[misc]
         names = self._parameters()[: len(self.spelling.tensors)]
         tensors = [match.kwargs[name].meta["val"] for name in names]
         try:
-            replace(self.spelling, tokens=_compile_range()).checked(tensors)
+            replace(self.spelling, tokens=compile_range()).checked(tensors)
         except Refused:
             return False
         return True
@@ -259,13 +259,6 @@ def _named(function: Callable[..., Any], names: Iterable[str]) -> Callable[..., 
     parameters = [inspect.Parameter(name, kind) for name in names]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
-
-
-def _compile_range() -> range | None:
-    context = inductor_pass._pass_context
-    if context is None:
-        return None
-    return range(context.compile_range.start, context.compile_range.end + 1)
 
 
 # --- classes -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.source import Source, Span
-from fusiondsl.engine.settings import DRY_RUN, OFF, REQUIRE, chosen
+from fusiondsl.engine.settings import DRY_RUN, OFF, REQUIRE, SWITCHES, chosen, listed
 from fusiondsl.facts import parse_fact
 from fusiondsl.integrations.vllm.plugin import RULES
 from fusiondsl.target import Fact
@@ -17,10 +17,6 @@ from fusiondsl.target import Fact
 AFTER, BEFORE = "after", "before"
 
 _SHIPPED = "fusiondsl"
-_SWITCHES = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("", "0", "false", "no", "off"), False),
-}
 
 
 @dataclass(frozen=True)
@@ -95,10 +91,6 @@ class _Wrong(ValueError):
         self.message, self.start, self.end, self.help = message, start, end, help
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def _facts(text: str) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     start = 0
@@ -115,9 +107,9 @@ def _facts(text: str) -> dict[str, Fact]:
 
 def _switch(text: str) -> bool:
     word = text.strip().lower()
-    if word not in _SWITCHES:
+    if word not in SWITCHES:
         raise _Wrong(f"`{text}` is neither 1 nor 0", 0, len(text))
-    return _SWITCHES[word]
+    return SWITCHES[word]
 
 
 def _place(text: str) -> str:
@@ -130,8 +122,8 @@ def _place(text: str) -> str:
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     RULES: ("rules", split_paths),
     "FUSIONDSL_FACTS": ("facts", _facts),
-    OFF: ("off", _names),
-    REQUIRE: ("require", _names),
+    OFF: ("off", listed),
+    REQUIRE: ("require", listed),
     "FUSIONDSL_STRICT": ("strict", _switch),
     DRY_RUN: ("dry_run", _switch),
     "FUSIONDSL_PLACE": ("place", _place),
