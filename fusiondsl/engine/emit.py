@@ -541,8 +541,9 @@ def _provenance(site: Site) -> Mapping[str, Any]:
     """Metadata of the replaced nodes that new nodes carry, with the rule that made them."""
     carried: dict[str, Any] = {}
     for call in site.calls:
-        for key, value in call.node.meta.items():
-            if key in _PROVENANCE and key not in carried:
-                carried[key] = value
+        meta = call.node.meta
+        for key in filter(_PROVENANCE.__contains__, meta):
+            if key not in carried:
+                carried[key] = meta[key]
     carried["fusiondsl"] = dict(site.rule.origin)
     return carried

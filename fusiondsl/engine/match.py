@@ -16,7 +16,6 @@ from fusiondsl.engine.pattern import (
     INPUT,
     LIST,
     SAME,
-    SKIP,
     UNSET,
     Argument,
     Branch,
@@ -77,41 +76,35 @@ class Matcher(Generic[E]):
         self._found = found
         self._near = near
         self._slots: list[Any] = []
+        """Of the calls bound so far; a call that is tried works on a copy."""
         self._calls: list[Recognised] = []
-        self._trail: list[int] = []
 
     def run(self, children: list[tuple[tuple[Argument, ...], Node[E]]], call: Recognised) -> bool:
         for args, node in children:
             self._slots = [UNSET] * node.size
             self._calls = []
-            self._trail = []
             if self._enter(args, node, call):
                 return True
         return False
 
     def _enter(self, args: tuple[Argument, ...], node: Node[E], call: Recognised) -> bool:
         """Bind `call` in every way its arguments allow, and go on below."""
-        slots, trail = self._slots, self._trail
-        missing = node.size - len(slots)
-        if missing > 0:
-            slots.extend([UNSET] * missing)
-        mark = len(trail)
+        before = self._slots
         for actual in orders(call):
+            self._slots = before.copy()
             if self._unify_all(args, actual):
                 self._calls.append(call)
                 if self._continue(node):
                     return True
                 self._calls.pop()
-            for slot in trail[mark:]:
-                slots[slot] = UNSET
-            del trail[mark:]
+        self._slots = before
         return False
 
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
         # One loop without a call for each argument: this runs for every argument of every call.
         if len(args) != len(actual):
             return False
-        slots, trail = self._slots, self._trail
+        slots = self._slots
         for (kind, slot, more), given in zip(args, actual, strict=True):
             if kind == INPUT:
                 if given is not None and not isinstance(given, VALUES):
@@ -120,21 +113,19 @@ class Matcher(Generic[E]):
                 if not isinstance(given, VALUES):
                     return False
                 given = self._view.strip(given, regroup=more)
-            elif kind == LIST:
-                if not isinstance(given, (tuple, list)):
+            elif kind != CAPTURE:
+                if kind == LIST and not self._unify_list(more, given):
                     return False
-                if not self._unify_all(more, tuple(given)):
-                    return False
-                continue
-            elif kind == SKIP:
                 continue
             bound = slots[slot]
             if bound is UNSET:
                 slots[slot] = given
-                trail.append(slot)
             elif bound is not given and not self._same(kind, bound, given):
                 return False
         return True
+
+    def _unify_list(self, args: tuple[Argument, ...], given: Any) -> bool:
+        return isinstance(given, (tuple, list)) and self._unify_all(args, tuple(given))
 
     def _same(self, kind: int, bound: Any, given: Any) -> bool:
         if kind == CAPTURE:
@@ -220,7 +211,6 @@ class Matcher(Generic[E]):
         """Goes on as if the call stood there with a result nobody uses."""
         for op, children in branch.by_op.items():
             for _, child in children:
-                self._slots.extend([UNSET] * (child.size - len(self._slots)))
                 self._calls.append(absent(op, self._calls[0].node))
                 if self._continue(child):
                     return True
@@ -239,17 +229,12 @@ class Matcher(Generic[E]):
             result = self._calls[args[0][1]].result(branch.result)
             if result is None or (op == SAME and result is not value):
                 continue
-            trail, mark = self._trail, len(self._trail)
-            missing = child.size - len(self._slots)
-            self._slots.extend([UNSET] * missing)
             if op == FILL:
                 self._slots[branch.slot] = result
-                trail.append(branch.slot)
             if self._continue(child):
                 return True
-            for slot in trail[mark:]:
-                self._slots[slot] = UNSET
-            del trail[mark:]
+            if op == FILL:
+                self._slots[branch.slot] = UNSET
         return False
 
     def _miss(self, kind: str, node: Node[E], value: Any, detail: Any) -> None:

@@ -6,6 +6,7 @@ site a tuple of ints, which hashes and compares at C speed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -58,34 +59,25 @@ class Signatures:
             return known[1]
         if not isinstance(tensor, torch.Tensor):
             return None
-        shape = self._plain(tensor.shape)
-        layout = self._plain(tensor.stride()) if strides else None
-        number = self._numbers.of((tensor.dtype, shape, layout, device_of(tensor)))
+        sizes = (*tensor.shape, *tensor.stride()) if strides else tensor.shape
+        number = self._numbers.of((tensor.dtype, self._plain(sizes), strides, device_of(tensor)))
         read[id(tensor)] = (tensor, number)
         return number
 
-    def _plain(self, sizes: Any) -> tuple[int, ...]:
+    def _plain(self, sizes: Iterable[Any]) -> tuple[int, ...]:
         """Sizes as ints; symbolic ones as negative numbers, as no size is."""
-        plain = tuple(sizes)
-        for size in plain:
-            if type(size) is not int:
-                return self._numbered(plain)
-        return plain
-
-    def _numbered(self, sizes: tuple[Any, ...]) -> tuple[int, ...]:
-        known = self._sizes
-        plain = []
+        plain: list[int] = []
         for size in sizes:
-            if type(size) is int:
-                plain.append(size)
-                continue
-            # Symbols may be replaced while rules are applied. What was read before then stays
-            # apart from what is read after it, which costs a second verdict at most.
-            expression = size.node._expr
-            entry = known.get(id(expression))
-            if entry is None:
-                read = size_of(size)
-                number = read if type(read) is int else -1 - self._numbers.of(read)
-                entry = known[id(expression)] = (expression, number)
-            plain.append(entry[1])
+            if type(size) is not int:
+                known = self._sizes.get(id(size.node._expr))
+                size = self._symbol(size) if known is None else known[1]
+            plain.append(size)
         return tuple(plain)
+
+    def _symbol(self, size: Any) -> int:
+        # Symbols may be replaced while rules are applied. What was read before then stays apart
+        # from what is read after it, which costs a second verdict at most.
+        expression, read = size.node._expr, size_of(size)
+        number = read if type(read) is int else -1 - self._numbers.of(read)
+        self._sizes[id(expression)] = expression, number
+        return number

@@ -152,23 +152,20 @@ def _is_made(site: Site, value: Any) -> bool:
 
 
 def _collect(view: View, site: Site) -> None:
-    own, node_type = site.own, fx.Node
+    own, no_ops = site.own, view.no_ops
     for place, call in enumerate(site.calls):
-        own.update(dict.fromkeys(call.nodes, place))
+        for node in call.nodes:
+            own[node] = place
         for values in call.results.values():
             for value in values:
-                if value not in own and isinstance(value, node_type):
+                if value not in own and isinstance(value, fx.Node):
                     own[value] = place
+    if not no_ops:
+        return
     for call in site.calls:
-        for arg in call.args:
-            if isinstance(arg, node_type) and id(arg.target) in aten.NO_OP_IDS:
-                _collect_between(view, site, arg)
-        if call.spelled:
-            continue
         for node in call.nodes:
-            for arg in node.all_input_nodes:
-                if id(arg.target) in aten.NO_OP_IDS:
-                    _collect_between(view, site, arg)
+            for arg in filter(no_ops.__contains__, node.all_input_nodes):
+                _collect_between(view, site, arg)
 
 
 def _collect_between(view: View, site: Site, arg: fx.Node) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -82,6 +83,12 @@ class View:
 
     def nodes_of(self, target: Any) -> list[fx.Node]:
         return self.by_target.get(target, [])
+
+    @cached_property
+    def no_ops(self) -> frozenset[fx.Node]:
+        """Operations that can stand between two calls and change nothing."""
+        found = (n for t, nodes in self.by_target.items() if id(t) in aten.NO_OP_IDS for n in nodes)
+        return frozenset(found)
 
     # --- values ----------------------------------------------------------------------------------
 
