@@ -6,6 +6,7 @@ import gc
 import inspect
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -22,6 +23,7 @@ import fusiondsl
 from benchmarks import rule_sets
 from benchmarks.apply import TARGET
 from benchmarks.model_graph import Shape, decoder_graph
+from fusiondsl.engine import CompiledRules
 from fusiondsl.engine.report import RefusalKind
 from fusiondsl.graphs import read
 from fusiondsl.resources import patterns_root
@@ -57,6 +59,11 @@ rule mx(x: D[t.., H], w: D[H], eps: float) {
 # --- the same graph ------------------------------------------------------------------------------
 
 
+@cache
+def shipped() -> CompiledRules:
+    return fusiondsl.load(patterns_root()).compile(fusiondsl.Target(arch="gfx950", tp_size=2))
+
+
 @pytest.mark.parametrize("stem", sorted(pairs.PAIRS), ids=lambda stem: stem.partition("__")[2])
 def test_the_shipped_rules_on_what_vllm_hands_to_its_passes(stem: str) -> None:
     row = pairs.PAIRS[stem]
@@ -67,9 +74,8 @@ def test_the_shipped_rules_on_what_vllm_hands_to_its_passes(stem: str) -> None:
 
 @pytest.mark.parametrize("stem", sorted(INDEX))
 def test_the_shipped_rules_on_graphs_of_whole_models(stem: str) -> None:
-    rules = fusiondsl.load(patterns_root()).compile(fusiondsl.Target(arch="gfx950", tp_size=2))
-    for graph in read(CASES / f"{stem}.txt", program=rules.program):
-        same_as_graph_pass(graph.gm, rules)
+    for graph in read(CASES / f"{stem}.txt", program=shipped().program):
+        same_as_graph_pass(graph.gm, shipped())
 
 
 @pytest.mark.parametrize("native", [False, True])
