@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from fusiondsl.analysis.bounds import Contradiction, facts_of
-from fusiondsl.analysis.exprs import conjuncts, rewrite, substitute
+from fusiondsl.analysis.exprs import conjuncts, rewrite
+from fusiondsl.analysis.kernel import kernel_of, product_of
 from fusiondsl.analysis.overlay import OnCut, Overlay, overlays
 from fusiondsl.analysis.side import Side, as_expr, side_of
 from fusiondsl.analysis.spelled import spellings
@@ -15,7 +16,7 @@ from fusiondsl.analysis.world import World, world_of
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.dims.dim import Dim
 from fusiondsl.dims.dtypes import FP8_CANDIDATES
-from fusiondsl.dims.expr import Binary, DType, Expr, Literal, Name, Spread
+from fusiondsl.dims.expr import DType, Expr, Name, Spread
 from fusiondsl.dims.names import names
 from fusiondsl.dims.render import render
 from fusiondsl.dims.truth import Truth
@@ -25,10 +26,8 @@ from fusiondsl.ir.program import (
     Computed,
     Operand,
     Program,
-    Ref,
     Rule,
     TensorType,
-    Type,
 )
 from fusiondsl.ir.strata import admitted_forms
 from fusiondsl.target import ENV_FACTS
@@ -112,9 +111,10 @@ class _Implication:
         given = list(_conditions(self.right.rule, self.program))
         texts = {render(condition) for condition in given}
         wanted = [self._over(e) for e in _conditions(self.left.rule, self.program)]
-        wanted += map(
-            self._over, (*self.left.where, *_kernel_conditions(self.left.rule, self.program))
-        )
+        kernel = kernel_of(self.left.rule, self.program)
+        if not kernel.complete:
+            raise _Open
+        wanted += map(self._over, (*self.left.where, *kernel.conditions))
         open_ = [e for e in wanted if render(e) not in texts]
         return not open_ or _follow(open_, given, self.right.rule, self.program)
 
@@ -190,7 +190,7 @@ class _Implication:
             if not isinstance(part, Name):
                 return None
             if part.id in self.spreads:
-                return _product(self.spreads[part.id])
+                return product_of(self.spreads[part.id])
             return self.bound.get(part.id)
 
         return rewrite(expr, change)
@@ -210,63 +210,6 @@ def _conditions(rule: Rule, program: Program) -> Iterator[Expr]:
         decl = program.ops.get(call.op)
         if decl is not None:
             yield from (e for c in decl.available for e in conjuncts(c.expr))
-
-
-def _kernel_conditions(rule: Rule, program: Program) -> Iterator[Expr]:
-    """What the new ops require of their arguments, over the names of the rule.
-
-    Raises `_Open` for ops that may refuse a site for other reasons: those of other libraries want
-    their layout, and what writes into its arguments wants them unread.
-    """
-    types = {p.name: p.type for p in rule.params} | dict(rule.types)
-    for call in rule.replace:
-        decl = program.ops.get(call.op)
-        if decl is None:
-            continue
-        if decl.extern or any(param.kind != "read" for param in decl.params):
-            raise _Open
-        known: dict[str, Expr] = {}
-        for param, arg in zip(decl.call_params, call.args, strict=True):
-            actual = types.get(arg.name) if isinstance(arg, Ref) else None
-            if isinstance(param.type, TensorType) and isinstance(actual, TensorType):
-                known.update(_bound(param.type, actual))
-            else:
-                found = Name(arg.name) if isinstance(arg, Ref) else as_expr(arg)
-                known.update({} if found is None else {param.name: found})
-        sizes = {n for p in decl.params for n in _own_names(p.type)}
-        for condition in decl.where:
-            if names(condition.expr) & (sizes - known.keys()):
-                raise _Open
-            yield from conjuncts(substitute(condition.expr, known))
-
-
-def _own_names(kind: Type) -> Iterator[str]:
-    if isinstance(kind, TensorType):
-        yield kind.dtype
-        for dim in kind.dims:
-            yield from (dim.name,) if isinstance(dim, Spread) else names(dim)
-
-
-def _bound(kind: TensorType, actual: TensorType) -> Iterator[tuple[str, Expr]]:
-    """Sizes and dtype of an op, by what they are for one argument."""
-    if kind.dtype[:1].isupper():  # a variable
-        yield kind.dtype, Name(actual.dtype)
-    mine, others = kind.dims, actual.dims
-    if mine and isinstance(mine[0], Spread):
-        cut = len(others) - len(mine) + 1
-        yield mine[0].name, _product(others[: max(cut, 0)])
-        mine, others = mine[1:], others[max(cut, 0) :]
-    for dim, size in zip(mine, others, strict=False):
-        if isinstance(dim, Name):
-            yield dim.id, _product((size,))
-
-
-def _product(dims: tuple[Expr, ...]) -> Expr:
-    sizes = [Name(dim.name) if isinstance(dim, Spread) else dim for dim in dims]
-    found: Expr = sizes[0] if sizes else Literal(1)
-    for size in sizes[1:]:
-        found = Binary("*", found, size)
-    return found
 
 
 # --- conditions ----------------------------------------------------------------------------------

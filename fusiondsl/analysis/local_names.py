@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusiondsl.analysis.exprs import conjuncts, rewrite
+from fusiondsl.analysis.kernel import kernel_of
 from fusiondsl.analysis.side import Side, as_expr
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.dims.dim import Dim
@@ -13,6 +14,7 @@ from fusiondsl.dims.expr import DType, Expr, Name, Spread
 from fusiondsl.dims.names import names
 from fusiondsl.dims.values import Value
 from fusiondsl.ir.program import Operand, Program, ScalarType, TensorType
+from fusiondsl.target import ENV_FACTS
 
 MOST_CANDIDATES = 40
 """How many values are tried for one name."""
@@ -27,6 +29,9 @@ SCALARS: Mapping[str, tuple[Any, ...]] = {
     "str": ("tp:0", "even", "other"),
     "layer": ("layers.0", "layers.1"),
 }
+
+
+_GLOBAL = (*DTYPES, FP8, *ENV_FACTS)
 
 
 class LocalNames:
@@ -94,6 +99,10 @@ class LocalNames:
             decl = self.program.ops.get(call.op)
             if decl is not None:
                 yield from (e for c in decl.available for e in conjuncts(c.expr))
+        known = {*self._local, *self.program.lets, *self.program.dtype_sets, *_GLOBAL}
+        for condition in kernel_of(rule, self.program).conditions:
+            if names(condition) <= known:
+                yield self.expr(condition)
 
     def rank(self, kind: TensorType) -> int:
         return len(self.dims(kind))

@@ -170,7 +170,7 @@ class _Arrangement:
         self._unfinished.unmet += pairs
 
     def _candidate(self, source: Source) -> Candidate:
-        return Candidate(source, demands_of(source, self.ops), replacement_text(source))
+        return Candidate(source, demands_of(source, self.program), replacement_text(source))
 
     def _order_pair(self, a: Candidate, b: Candidate) -> None:
         one, other = a.source.rule.name, b.source.rule.name

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from fusiondsl.analysis.exprs import conjuncts
+from fusiondsl.analysis.kernel import kernel_of
 from fusiondsl.analysis.source import Source, type_conditions
 from fusiondsl.decl.dtypes import DTYPES
 from fusiondsl.dims.expr import Binary, Expr, Literal, Name, Sequence, Unary
 from fusiondsl.dims.render import render
-from fusiondsl.ir.program import OpDecl
+from fusiondsl.ir.program import Program
 
 T = TypeVar("T")
 
@@ -40,13 +41,14 @@ def constraints_of(exprs: Iterable[Expr]) -> dict[str, list[Constraint]]:
     return found
 
 
-def demands_of(source: Source, ops: Mapping[str, OpDecl]) -> Demands:
-    """Own conditions, those of the parameter types, and where the new ops are available."""
+def demands_of(source: Source, program: Program) -> Demands:
+    """Own conditions, those of the parameter types, and what the new ops demand."""
     exprs = [source.rename(e) for c in source.rule.where for e in conjuncts(c.expr)]
     for call in source.rule.replace:
-        decl = ops.get(call.op)
+        decl = program.ops.get(call.op)
         if decl is not None:
             exprs.extend(e for c in decl.available for e in conjuncts(c.expr))
+    exprs += map(source.rename, kernel_of(source.rule, program).conditions)
     texts = {render(e) for e in exprs} | type_conditions(source)
     return Demands(frozenset(texts), tuple(exprs))
 

@@ -108,7 +108,7 @@ def test_conditions_that_exclude_each_other(one: str, other: str, expected: bool
         rule("a", "y = f(x)", "y = k(x)", f"where {{ {one} }}\nbefore b"),
         rule("b", "y = f(x)", "y = k2(x)", f"where {{ {other} }}"),
     )
-    a, b = (demands_of(source_of(r), rules.ops) for r in rules.rules)
+    a, b = (demands_of(source_of(r), rules) for r in rules.rules)
     assert disjoint(a, b) is expected
     assert disjoint(b, a) is expected
 
