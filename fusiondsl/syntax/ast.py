@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from fusiondsl.diagnostics.source import Source, Span
-from fusiondsl.dims.expr import Expr
+from fusiondsl.dims.expr import Expr, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,20 @@ class Fuse:
         return Ident(self.target.name.rpartition(".")[2], self.target.span)
 
 
-Item: TypeAlias = Import | DTypeSet | Let | Table | Predicate | Op | Rule | Fuse
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """`expect norm_quant == 61 in graph "graphs/decoder.py" { env.arch = "gfx950" }`."""
+
+    rule: Ident
+    sites: Literal
+    graph: Literal
+    """A path, relative to the file; `#3` behind it is the third graph there."""
+    given: tuple[Binding, ...]
+    """What the target is, and with how many tokens the graph runs."""
+    span: Span
+
+
+Item: TypeAlias = Import | DTypeSet | Let | Table | Predicate | Op | Rule | Fuse | Expect
 
 
 @dataclass(frozen=True, slots=True)

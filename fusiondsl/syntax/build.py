@@ -182,6 +182,24 @@ class Builder(ExpressionBuilder):
     def fuse_name(self, parts: Parts) -> Clause:
         return self._clause("as", self._dotted(parts[1]), parts)
 
+    def expect(self, parts: Parts) -> None:
+        _, rule, relation, sites, _, _, path, *given = parts
+        if relation != "==":
+            message = "a contract gives the number of sites exactly"
+            fix = "write `==`"
+            self._diagnostics.error("FD025", message, self._token(relation), help=fix)
+        graph = ex.Literal(self._string(path), span=self._token(path))
+        bindings = given[0].items if given else ()
+        span = self._span(parts[0], parts[-1])
+        self._add(ast.Expect(self._dotted(rule), sites, graph, bindings, span))
+
+    def count(self, parts: Parts) -> ex.Literal:
+        span = self._span(parts[0], parts[-1])
+        if len(parts) > 1:
+            message = "a graph cannot have fewer than 0 sites"
+            self._diagnostics.error("FD025", message, span)
+        return ex.Literal(self._value(parts[-1]), span=span)
+
     # --- clauses ---------------------------------------------------------------------------------
 
     def _clause(self, kind: str, value: Any, parts: Parts) -> Clause:
@@ -263,7 +281,7 @@ class Builder(ExpressionBuilder):
     def _block(self, parts: Parts) -> Block:
         return Block(tuple(parts[1:-1]), self._span(parts[0], parts[-1]))
 
-    block = conditions = differences = bindings = _block
+    block = conditions = differences = bindings = given = _block
 
     def row_keys(self, parts: Parts) -> Block:
         return Block(self._all_shallow(parts[1:-1]), self._span(parts[0], parts[-1]))
@@ -360,7 +378,7 @@ class Builder(ExpressionBuilder):
     def _only(self, parts: Parts) -> Any:
         return parts[0]
 
-    condition_text = difference_text = type_text = _only
+    condition_text = difference_text = type_text = count_text = _only
 
     def expression_text(self, parts: Parts) -> ex.Expr:
         return self._shallow(parts[0])

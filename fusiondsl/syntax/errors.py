@@ -14,7 +14,7 @@ from fusiondsl.diagnostics.source import Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.syntax.grammar import Brackets, LimitError
 
-_ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule", "fuse")
+_ITEMS = ("import", "dtypes", "let", "table", "extern", "op", "rule", "fuse", "expect")
 _CLAUSES = frozenset(
     {"doc", "means", "form", "where", "available", "impl", "effect", "unread", "differs", "let"}
     | {"match", "replace", "allow", "keep", "before", "after", "example"}
@@ -43,7 +43,14 @@ _EXPRESSION = frozenset(
 )
 _STARTS_EXPRESSION = _EXPRESSION | {"TILDE"}
 _CLOSING = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
-_WORDS = {"NAME": "a name", "STRING": "a string", "_SEP": "the end of the line", "$END": "the end"}
+_WORDS = {
+    "NAME": "a name",
+    "STRING": "a string",
+    "INT": "a whole number",
+    "COMPARE": "a comparison",
+    "_SEP": "the end of the line",
+    "$END": "the end",
+}
 _CHARACTER_HINTS = {
     "'": 'strings use double quotes: `"text"`',
     "!": "write `not` in front of a condition, or `!=` between two values",
@@ -230,6 +237,8 @@ class Failure:
         if rest >= _EXPRESSION:
             words.append("an expression")
             rest -= _EXPRESSION | {"MINUS", "NOT", "TILDE", "ELLIPSIS", "COLON"}
+        elif "INT" in rest:
+            rest -= {"MINUS"}
         elif len(rest & _OPERATORS) > 3:
             words.append("an operator")
             rest -= _OPERATORS | {"LSQB"}

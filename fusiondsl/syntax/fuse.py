@@ -21,7 +21,7 @@ from fusiondsl.syntax.grammar import Brackets, LimitError, compile_grammar
 from fusiondsl.syntax.limits import MAX_SYNTAX_ERRORS
 
 _ITEM = re.compile(
-    r"^(?:import|dtypes|let|table|extern|op|rule|fuse)(?![A-Za-z0-9_.])", re.MULTILINE
+    r"^(?:import|dtypes|let|table|extern|op|rule|fuse|expect)(?![A-Za-z0-9_.])", re.MULTILINE
 )
 _LOCK = RLock()
 

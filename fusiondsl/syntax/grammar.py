@@ -22,6 +22,7 @@ STARTS = (
     "impl_text",
     "effect_text",
     "unread_text",
+    "count_text",
 )
 """Start rules: a whole `.fuse` file, and the pieces of text in YAML files."""
 

@@ -48,7 +48,7 @@ def module(node: ast.Module, comments: Comments) -> str:
 
 def _same_group(first: ast.Item, second: ast.Item) -> bool:
     """Short items of one kind stand together."""
-    short = (ast.Import, ast.Let, ast.DTypeSet)
+    short = (ast.Import, ast.Let, ast.DTypeSet, ast.Expect)
     return type(first) is type(second) and isinstance(second, short)
 
 
@@ -116,8 +116,10 @@ class FusePrinter:
                 return self._op(node)
             case ast.Rule():
                 return self._rule(node)
-            case _:
+            case ast.Fuse():
                 return self._fuse(node)
+            case _:
+                return _expect(node)
 
     def _table(self, node: ast.Table) -> list[str]:
         params = ", ".join(param.name for param in node.params)
@@ -405,8 +407,25 @@ def _impl(node: ast.Impl) -> list[str]:
     return [*alone, f"{_WRAP}{(results + when).strip()}"]
 
 
+def _expect(node: ast.Expect) -> list[str]:
+    """What is given stands behind the graph, or on lines of its own."""
+    path = write_string(str(node.graph.value))
+    text = f"expect {node.rule.name} == {show.expression(node.sites)} in graph {path}"
+    if not node.given:
+        return [text]
+    given = _bindings(node.given)
+    line = f"{text} {{ {', '.join(given)} }}"
+    if len(line) <= _WIDTH:
+        return [line]
+    return [text, *filled(_WRAP + "{ ", given, " }", _WRAP + _INDENT)]
+
+
+def _bindings(nodes: Sequence[ast.Binding]) -> list[str]:
+    return [f"{node.name.name} = {show.expression(node.value)}" for node in nodes]
+
+
 def _example(node: ast.Example) -> list[str]:
-    bindings = [f"{b.name.name} = {show.expression(b.value)}" for b in node.bindings]
+    bindings = _bindings(node.bindings)
     because = "" if node.because is None else f" because {node.because.name}"
     outcome = "fires" if node.fires else f"refused{because}"
     if not bindings:

@@ -58,6 +58,7 @@ class _Printer:
         yield "ops", ast.Op, lambda node: _entry(list(self._op(node)))
         yield "rules", ast.Rule, lambda node: _entry(list(self._rule(node)))
         yield "fuse", ast.Fuse, lambda node: _entry(list(self._fuse_item(node)))
+        yield "expect", ast.Expect, _expect
 
     def first(
         self, node: ast.Item, text: Callable[[Any], list[str]]
@@ -252,12 +253,25 @@ def _effect(node: ast.Effect) -> list[str]:
 def _example(node: ast.Example) -> list[str]:
     outcome = [f"fires: {'true' if node.fires else 'false'}"]
     outcome += [f"because: {node.because.name}"] if node.because is not None else []
-    flow = [_binding(binding, flow=True) for binding in node.bindings]
-    line = f"- {{{', '.join([*(text for text in flow if text), *outcome])}}}"
-    if all(flow) and len(line) <= _WIDTH - 4:
+    return _with_bindings([], node.bindings, outcome, indent=4)
+
+
+def _expect(node: ast.Expect) -> list[str]:
+    path = scalar(str(node.graph.value), flow=True)
+    keys = [f"rule: {node.rule.name}", f"sites: {show.expression(node.sites)}", f"graph: {path}"]
+    return _with_bindings(keys, node.given, [], indent=2)
+
+
+def _with_bindings(
+    before: Sequence[str], bindings: Sequence[ast.Binding], after: Sequence[str], indent: int
+) -> list[str]:
+    """An entry of a list on one line, where it fits behind `indent` columns."""
+    flow = [_binding(binding, flow=True) for binding in bindings]
+    line = f"- {{{', '.join([*before, *(text for text in flow if text), *after])}}}"
+    if all(flow) and len(line) <= _WIDTH - indent:
         return [line]
-    lines = [_binding(binding, flow=False) or _as_block(binding) for binding in node.bindings]
-    return _entry([part for text in (*lines, *outcome) for part in text.split("\n")])
+    lines = [_binding(binding, flow=False) or _as_block(binding) for binding in bindings]
+    return _entry([part for text in (*before, *lines, *after) for part in text.split("\n")])
 
 
 def _binding(node: ast.Binding, flow: bool) -> str:

@@ -23,7 +23,7 @@ def json_schema() -> dict[str, Any]:
 def _schema(kind: Kind) -> dict[str, Any]:
     match kind:
         case shapes.Text(start, doc):
-            scalar = start in ("expression_text", "condition_text", "value")
+            scalar = start in ("expression_text", "condition_text", "count_text", "value")
             return {"type": _SCALAR if scalar else "string", "description": doc}
         case shapes.Word(dotted):
             return {"type": "string", "pattern": f"^{_name(dotted)}$"}

@@ -88,6 +88,8 @@ IMPL = Text("impl_text", '`"module:function"(arguments) -> (results)`')
 EFFECT = Text("effect_text", "`resource(arguments)`")
 UNREAD = Text("unread_text", "`parameter when condition`")
 
+COUNT = Text("count_text", "a whole number, not negative")
+
 CONDITIONS = Either((MapOf(EXPRESSION), ListOf(Either((CONDITION, MapOf(EXPRESSION)))), CONDITION))
 DIFFERENCES = ListOf(Either((DIFFERENCE, MapOf(Word()))))
 NAMES = Either((Word(dotted=True), ListOf(Word(dotted=True))))
@@ -179,6 +181,15 @@ TABLE = Shape(
         Key("rows", ListOf(ListOf(EXPRESSION)), "keys and then the value", required=True),
     ),
 )
+EXPECT = Shape(
+    "contract",
+    (
+        Key("rule", Word(dotted=True), "the rule whose sites are counted", required=True),
+        Key("sites", COUNT, "how many fire or are fused already", required=True),
+        Key("graph", Prose(), "the file, relative to this one; `#3` is its third", required=True),
+    ),
+    rest=VALUE,
+)
 MODULE = Shape(
     "file",
     (
@@ -190,5 +201,6 @@ MODULE = Shape(
         Key("ops", ListOf(OP), "op declarations"),
         Key("rules", ListOf(RULE), "rules"),
         Key("fuse", ListOf(FUSE), "rules made from what their targets mean"),
+        Key("expect", ListOf(EXPECT), "how many sites of rules graphs must show"),
     ),
 )

@@ -76,6 +76,7 @@ class ItemMaker:
         yield from (self._op(record) for record in module.get("ops") if record.complete)
         yield from (self._rule(record) for record in module.get("rules") if record.complete)
         yield from (_fuse(record) for record in module.get("fuse") if record.complete)
+        yield from (_expect(record) for record in module.get("expect") if record.complete)
 
     def _table(self, name: ast.Ident, record: Record) -> ast.Table:
         params = tuple(record.get("params"))
@@ -225,7 +226,15 @@ def _impl(record: Record) -> ast.Impl:
     return ast.Impl(call.location, call.args, call.kwargs, call.results, when, record.span)
 
 
+def _expect(record: Record) -> ast.Expect:
+    rule, sites, graph = (record.get(key) for key in ("rule", "sites", "graph"))
+    return ast.Expect(rule, sites, graph, _bindings(record), record.span)
+
+
+def _bindings(record: Record) -> tuple[ast.Binding, ...]:
+    return tuple(ast.Binding(name, value) for name, value in record.rest)
+
+
 def _example(record: Record) -> ast.Example:
-    bindings = tuple(ast.Binding(name, value) for name, value in record.rest)
     fires, because = record.get("fires", True), record.get("because", None)
-    return ast.Example(bindings, fires, because, record.span)
+    return ast.Example(_bindings(record), fires, because, record.span)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from fusiondsl.diagnostics.diagnostic import Diagnostics, Label
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.syntax import ast
+from fusiondsl.syntax.shapes import EXPECT
 
 _KEYED = (ast.Let, ast.DTypeSet, ast.Table, ast.Predicate)
 """Items that stand under their name; the others are entries of lists."""
@@ -36,6 +37,9 @@ def _scopes(module: ast.Module) -> Iterator[Iterable[ast.Ident]]:
                 yield _names(item.params)
             case ast.Rule():
                 yield _names(item.params)
+            case ast.Expect():
+                own = [ast.Ident(key.name, item.rule.span) for key in EXPECT.keys]
+                yield [*own, *_names(item.given)]
         if isinstance(item, ast.Rule | ast.Fuse):
             yield _names(item.lets)
             yield from (_names(example.bindings) for example in item.examples)

@@ -270,7 +270,17 @@ imports = st.builds(ast.Import, text, st.just(NOWHERE))
 dtype_sets = st.builds(
     ast.DTypeSet, ident(), st.lists(ident(), min_size=1, max_size=3).map(tuple), st.just(NOWHERE)
 )
-items = st.one_of(imports, lets(free), dtype_sets, tables(), predicates, ops(), rules, fuses)
+expects = st.builds(
+    ast.Expect,
+    ident(dotted),
+    st.builds(ex.Literal, st.integers(0, 2**63 - 1)),
+    st.builds(ex.Literal, text),
+    bindings,
+    st.just(NOWHERE),
+)
+items = st.one_of(
+    imports, lets(free), dtype_sets, tables(), predicates, ops(), rules, fuses, expects
+)
 
 
 def _key(item: ast.Item) -> object:

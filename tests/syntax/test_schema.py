@@ -26,9 +26,9 @@ def _shapes(schema: dict[str, Any], path: str = "") -> dict[str, dict[str, Any]]
 def test_unknown_keys_are_errors_in_both() -> None:
     shapes = _shapes(json_schema())
     assert set(shapes) == {"", "/tables", "/ops", "/ops/forms", "/ops/impls", "/rules",
-                           "/rules/examples", "/fuse", "/fuse/examples"}  # fmt: skip
+                           "/rules/examples", "/fuse", "/fuse/examples", "/expect"}  # fmt: skip
     for path, shape in shapes.items():
-        assert (shape["additionalProperties"] is False) == (not path.endswith("/examples"))
+        assert (shape["additionalProperties"] is False) == (not path.endswith(("/examples", "/expect")))
 
 
 def test_every_key_is_read() -> None:

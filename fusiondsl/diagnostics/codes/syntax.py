@@ -122,6 +122,12 @@ CODES: dict[str, CodeInfo] = {
         "and no results.",
         "rule r(x: D[T]) { match { y == f(x) } replace { y = g(x) } }",
     ),
+    "FD025": CodeInfo(
+        "not a number of sites",
+        "A contract gives the number of sites that a graph shows, exactly: a gain that goes "
+        "unnoticed hides the next loss.",
+        'expect r >= 3 in graph "decoder.txt"',
+    ),
     "FD030": CodeInfo(
         "the file is not YAML",
         "The file could not be read as YAML. The message is the YAML reader's.",
