@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusiondsl.analysis import analyse
+from fusiondsl.analysis.contracts import check_graphs
 from fusiondsl.analysis.modules import SHIPPED, Loader
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, FusionError, Severity
 from fusiondsl.diagnostics.source import Source
@@ -46,7 +47,7 @@ def load(*paths: str | Path) -> RuleSet:
     with every error found.
     """
     diagnostics = Diagnostics()
-    return _finish(check(paths, diagnostics), diagnostics)
+    return _finish(_read(paths, diagnostics), diagnostics)
 
 
 def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
@@ -58,7 +59,13 @@ def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
 
 
 def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
-    """Reads and checks; what is wrong is found in `diagnostics`."""
+    """Reads and checks, contracts too; what is wrong is found in `diagnostics`."""
+    program = _read(paths, diagnostics)
+    check_graphs(program.expects, diagnostics)
+    return program
+
+
+def _read(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
     with collection_paused():
         loader = Loader(diagnostics)
         for path in paths:

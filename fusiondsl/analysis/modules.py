@@ -23,6 +23,8 @@ class LoadedModule:
     name: str
     """How messages call it."""
     tree: ast.Module
+    folder: Path
+    """What paths in the file are relative to."""
     reachable: set[str] = field(default_factory=set)
 
 
@@ -54,7 +56,7 @@ class Loader:
     def add_source(self, source: Source) -> None:
         """A text that is no file; its imports are relative to the working directory."""
         tree = parse(source, self._diagnostics)
-        self._enter(LoadedModule(source.name, source.name, tree), Path.cwd())
+        self._enter(LoadedModule(source.name, source.name, tree, Path.cwd()))
         self._drain()
 
     def finish(self) -> list[LoadedModule]:
@@ -77,14 +79,14 @@ class Loader:
         if tree is None:
             self._broken.add(key)
             return
-        self._enter(LoadedModule(key, name, tree), path.parent)
+        self._enter(LoadedModule(key, name, tree, path.parent))
 
-    def _enter(self, module: LoadedModule, folder: Path) -> None:
+    def _enter(self, module: LoadedModule) -> None:
         self._modules[module.key] = module
         edges = self._edges.setdefault(module.key, [])
         for item in module.tree.items:
             if isinstance(item, ast.Import):
-                self._follow(item, folder, edges)
+                self._follow(item, module.folder, edges)
 
     def _follow(
         self,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusiondsl.analysis import names
 from fusiondsl.analysis.conditions import ExprChecker, let_value
+from fusiondsl.analysis.contracts import build_expects
 from fusiondsl.analysis.declare import Declared, OpBuilder, check_torch_names, declare
 from fusiondsl.analysis.derive import Derivation, with_origin
 from fusiondsl.analysis.lints import lint_derived, lint_op, lint_rule
@@ -53,6 +54,7 @@ class Analysis:
             dtype_sets=self._sets(),
             files=tuple(sorted(m.name for m in self.modules)),
             predicates=predicates,
+            expects=build_expects(self.modules, self._scope),
         )
         return replace(program, rules=self._arranged(built, program))
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
 from fusiondsl.cli.drawn import add_html, check_page, drawn, give_page, wants_page
-from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
+from fusiondsl.cli.dumps import add_graph, notes, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
+from fusiondsl.ir.contracts import file_of
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     rules = load_rules(args)
     check_page(args, rules, args.output)
     from fusiondsl.engine import CompiledRules
+    from fusiondsl.graphs.named import read_named
 
     compiled = CompiledRules(rules.program, rules.target)
     found = [graph for _, graph in read_named(args.graph, rules.program)]

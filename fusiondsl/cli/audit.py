@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.cli.dumps import add_graph, file_of, notes, read_named, readable
+from fusiondsl.cli.contracts import OwnContracts, counted, failure_data, verdict
+from fusiondsl.cli.dumps import add_graph, notes, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
 from fusiondsl.cli.table import table
+from fusiondsl.ir.contracts import file_of
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -29,7 +31,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help="list what a graph dump has fused, and what not",
         description="Reads the graphs of a dump and lists the regions that rules fuse, those that "
         "are fused already, also by hand, and those that are not, with the first cause. A table "
-        "counts the sites of every rule. Exit code 1 where a contract of `--expect` does not hold.",
+        "counts the sites of every rule. Exit code 1 where a contract does not hold: one of "
+        "`--expect`, or one of the rule files about this graph and target.",
         parents=[common()],
     )
     add_paths(parser)
@@ -46,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why import Contracts, failures, read_contracts
+    from fusiondsl.graphs.named import read_named
 
     found = read_named(args.graph, rules.program)
     contracts = Contracts(())
@@ -59,10 +63,11 @@ def run(args: argparse.Namespace) -> int:
     graphs = readable(console, [graph for _, graph in found])
     shown: list[dict[str, Any]] = []
     failing: list[tuple[str, Failure]] = []
+    audits: dict[int, Audit] = {}
     for number, graph in found:
         if graph not in graphs:
             continue
-        audit = compiled.audit(graph.gm, tokens=args.tokens)
+        audits[number] = audit = compiled.audit(graph.gm, tokens=args.tokens)
         shown.append({"name": graph.name, **audit_data(audit)})
         console.print(console.paint("bold", f"{graph.name}: {_summary(audit)}"))
         for note in notes(graph):
@@ -72,14 +77,19 @@ def run(args: argparse.Namespace) -> int:
         mine = contracts.of(graph.name, number)
         broken = list(failures(mine, audit))
         failing += [(graph.name, failure) for failure in broken]
-        if args.expect is not None:
-            _verdict(console, broken, has_contract=bool(mine))
+        if mine:
+            verdict(console, "contract", broken)
+        elif args.expect is not None:
+            console.print("contract: none for this graph")
         console.print()
     console.add(graphs=shown)
-    if args.expect is not None:
-        console.add(failures=[_failure_data(name, failure) for name, failure in failing])
     if len(graphs) < len(found):
         return Exit.USAGE
+    own = OwnContracts(rules, args.graph, args.tokens, found)
+    own.check(console, audits)
+    failing += own.failures
+    if args.expect is not None or own.are_there:
+        console.add(failures=failure_data(failing))
     return Exit.FINDINGS if failing else console.exit_code()
 
 
@@ -91,11 +101,7 @@ def _summary(audit: Audit) -> str:
         return "no fusable region"
     states = [(state, audit.count(state)) for state in _STYLES]
     parts = ", ".join(f"{count} {state}" for state, count in states if count)
-    return f"{_counted(len(audit.regions), 'fusable region')}: {parts}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{counted(len(audit.regions), 'fusable region')}: {parts}"
 
 
 def _lines(audit: Audit, console: Console) -> Iterator[str]:
@@ -115,51 +121,23 @@ def _lines(audit: Audit, console: Console) -> Iterator[str]:
 
 def _alike(regions: list[Region], console: Console) -> Iterator[str]:
     from fusiondsl.engine.why.answer import groups_of
+    from fusiondsl.engine.why.text import in_short
 
     first = regions[0]
     word = f"{first.state:{_WIDTH}}"
     for group in groups_of(region.site for region in regions):
         site = group.first
-        more = f" and {_counted(len(group.sites) - 1, 'more site')}" if group.sites[1:] else ""
-        part = f" ({site.matched} of {_counted(site.calls, 'op')})" if site.matched else ""
+        more = f" and {counted(len(group.sites) - 1, 'more site')}" if group.sites[1:] else ""
+        part = f" ({site.matched} of {counted(site.calls, 'op')})" if site.matched else ""
         line = f", {site.source}" if site.source else ""
         painted = console.paint(_STYLES[first.state], word)
         yield f"  {painted}{first.rule} at {site.node}{more}{part}{line}"
         mine = [region for region in regions if region.site in group.sites]
         if mine[0].cause is not None:
-            yield f"  {'':{_WIDTH}}{_cause_text(mine[0])}"
+            yield f"  {'':{_WIDTH}}{in_short(mine[0].site)}"
         also = dict.fromkeys(rule for region in mine for rule in region.also)
         if also:
             yield f"  {'':{_WIDTH}}close as well: {', '.join(also)}"
-
-
-def _cause_text(region: Region) -> str:
-    cause = region.cause
-    assert cause is not None
-    label = f" [{cause.label}]" if cause.label else ""
-    others = len(region.site.causes) - 1
-    more = f" (and {_counted(others, 'more cause')})" if others else ""
-    return f"{cause.code}{label}: {cause.message}{more}"
-
-
-def _verdict(console: Console, broken: list[Failure], *, has_contract: bool) -> None:
-    """Each count that is another one as a line taken away and a line put in."""
-    if not has_contract:
-        console.print("contract: none for this graph")
-        return
-    if not broken:
-        console.print(f"contract: {console.paint('good', 'holds')}")
-        return
-    console.print(f"contract: {console.paint('bad', 'does not hold')}")
-    for failure in broken:
-        wanted = f"{failure.rule}: {_told(failure, failure.wanted)} ({failure.span})"
-        console.print(console.paint("bad", f"  - {wanted}"))
-        found = f"{failure.rule}: {_told(failure, failure.number)}"
-        console.print(console.paint("good", f"  + {found}"))
-
-
-def _told(failure: Failure, number: int) -> str:
-    return _counted(number, "site") if failure.of == "sites" else f"{failure.of} {number}"
 
 
 # --- as data -------------------------------------------------------------------------------------
@@ -186,15 +164,4 @@ def _region_data(region: Region) -> dict[str, Any]:
         "calls": site.calls,
         "cause": None if region.cause is None else cause_data(region.cause),
         "also": list(region.also),
-    }
-
-
-def _failure_data(graph: str, failure: Failure) -> dict[str, Any]:
-    return {
-        "graph": graph,
-        "rule": failure.rule,
-        "of": failure.of,
-        "wanted": failure.wanted,
-        "found": failure.number,
-        "span": str(failure.span),
     }

@@ -66,5 +66,6 @@ def _check_installed(program: Program, diagnostics: Diagnostics) -> None:
 
 def _summary(program: Program) -> str:
     counts = ((program.files, "file"), (program.ops, "op"), (program.rules, "rule"))
-    parts = [f"{len(items)} {noun}{'' if len(items) == 1 else 's'}" for items, noun in counts]
+    told = (*counts, (program.expects, "contract")) if program.expects else counts
+    parts = [f"{len(items)} {noun}{'' if len(items) == 1 else 's'}" for items, noun in told]
     return f"checked {', '.join(parts)}"

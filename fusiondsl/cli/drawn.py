@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.artifact import write_atomically
-from fusiondsl.cli.dumps import file_of, notes
+from fusiondsl.cli.dumps import notes
 from fusiondsl.cli.inputs import Rules, refuse_input_as_output, refuse_one_file_for_two
 from fusiondsl.cli.options import console_of
+from fusiondsl.ir.contracts import file_of
 
 if TYPE_CHECKING:
     from fusiondsl.engine import CompiledRules

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.options import token_range
-from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.diagnostics.diagnostic import FusionError
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
     from fusiondsl.graphs import ReadGraph
-    from fusiondsl.ir import Program
-
-_NUMBERED = re.compile(r"(?P<file>.+)#(?P<number>\d{1,9})")
 
 HELP = "the text to read; FILE#3 is the third graph in it, as `fusiondsl graphs FILE` counts"
 
@@ -25,35 +19,11 @@ HELP = "the text to read; FILE#3 is the third graph in it, as `fusiondsl graphs 
 def add_graph(parser: argparse.ArgumentParser) -> None:
     """The graphs a command looks at, and what they run with."""
     parser.add_argument("--graph", required=True, metavar="FILE", help=HELP)
-    parser.add_argument(
-        "--tokens",
-        type=token_range,
-        metavar="LO:HI",
-        help="token counts the graph runs with, both included",
-    )
+    add_tokens(parser, "token counts the graph runs with, both included")
 
 
-def file_of(name: str) -> str:
-    """The file that is read for `name`. A file whose name ends as a number does goes first."""
-    numbered = _NUMBERED.fullmatch(name)
-    return name if numbered is None or Path(name).exists() else numbered["file"]
-
-
-def read_named(name: str, program: Program | None = None) -> list[tuple[int, ReadGraph]]:
-    """The graphs `name` stands for, with their numbers in the file."""
-    from fusiondsl.graphs import read
-
-    file = file_of(name)
-    found = list(enumerate(read(file, program=program), start=1))
-    if file == name:
-        return found
-    number = int(name[len(file) + 1 :])
-    if 1 <= number <= len(found):
-        return [found[number - 1]]
-    diagnostics = Diagnostics()
-    last = f"the last of its {len(found)} graphs is #{len(found)}"
-    diagnostics.error("FD618", f"{file} has no graph #{number}", None, help=last)
-    raise FusionError(diagnostics, Exit.USAGE)
+def add_tokens(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--tokens", type=token_range, metavar="LO:HI", help=text)
 
 
 def readable(console: Console, graphs: Iterable[ReadGraph]) -> list[ReadGraph]:

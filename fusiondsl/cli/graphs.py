@@ -6,11 +6,12 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.cli.dumps import HELP, file_of, notes, read_named
+from fusiondsl.cli.dumps import HELP, notes
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.options import common, console_of
 from fusiondsl.cli.table import table
 from fusiondsl.diagnostics.diagnostic import FusionError
+from fusiondsl.ir.contracts import file_of
 
 if TYPE_CHECKING:
     from fusiondsl.cli.console import Console
@@ -34,6 +35,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from fusiondsl.graphs.named import read_named
+
     console = console_of(args)
     found = read_named(args.graph)
     if file_of(args.graph) != args.graph:

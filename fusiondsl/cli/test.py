@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from fusiondsl.cli.contracts import show_held, summarise_held
+from fusiondsl.cli.dumps import add_tokens
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
 from fusiondsl.cli.options import add_paths, add_target, common, console_of
@@ -24,15 +26,17 @@ _COUNTED = {True: "passed", False: "failed", None: "skipped"}
 def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "test",
-        help="run the examples of rules",
+        help="run the examples and contracts of rules",
         description="Builds the source of every rule as its examples say and applies the rule to "
-        "it, alone; also checks that each rule matches its own source. What an example does not "
-        "say of the environment is taken from the target options.",
+        "it, alone; also checks that each rule matches its own source. Then reads the graphs of "
+        "contracts and counts the sites of all rules together. What an example or a contract does "
+        "not say of the environment is taken from the target options.",
         parents=[common()],
     )
     add_paths(parser)
     parser.add_argument("--rule", metavar="NAME", help="only this rule")
     parser.add_argument("--all", action="store_true", help="print what passed, too")
+    add_tokens(parser, "token counts that the graphs of contracts run with, both included")
     add_target(parser)
     parser.set_defaults(run=run)
 
@@ -45,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         return _unknown(console_of(args), args.rule, names)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.graphs.externs import define_missing
+    from fusiondsl.verify.contracts import run_contracts
     from fusiondsl.verify.examples import run_rule
 
     define_missing(loaded.program)
@@ -55,8 +60,13 @@ def run(args: argparse.Namespace) -> int:
             found = list(run_rule(compiled, rule))
             _show(console, found, everything=args.all)
             outcomes += found
+    asked = [e for e in loaded.program.expects if args.rule in (None, e.rule)]
+    held = list(run_contracts(loaded.program, loaded.target, asked, args.tokens))
+    show_held(console, held)
     _summarise(console, outcomes)
+    summarise_held(console, held)
     failed = any(outcome.passed is False for outcome in outcomes)
+    failed |= not all(one.passed for one in held)
     return Exit.FINDINGS if failed else console.exit_code()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiondsl import artifact
 from fusiondsl.cli.drawn import add_html, check_page, drawn, files_read, give_page, wants_page
-from fusiondsl.cli.dumps import add_graph, notes, read_named, readable
+from fusiondsl.cli.dumps import add_graph, notes, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules, refuse_input_as_output
 from fusiondsl.cli.options import add_paths, add_target, common, console_of, positive
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     check_page(args, rules, args.repro)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.why.text import lines
+    from fusiondsl.graphs.named import read_named
 
     compiled = CompiledRules(rules.program, rules.target)
     found = [graph for _, graph in read_named(args.graph, rules.program)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fusiondsl.dims.expr import DType
+from fusiondsl.ir.contracts import Expect
 from fusiondsl.ir.program import (
     Anything,
     Branch,
@@ -46,6 +47,7 @@ __all__ = [
     "Difference",
     "Effect",
     "Example",
+    "Expect",
     "Form",
     "Impl",
     "ListOf",

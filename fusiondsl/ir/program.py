@@ -13,6 +13,7 @@ from typing import TypeAlias
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.dims.expr import Call as CallExpr
 from fusiondsl.dims.expr import DType, Expr, Keyword, Name, Spread
+from fusiondsl.ir.contracts import Expect
 
 # --- types -------------------------------------------------------------------------------------
 
@@ -332,3 +333,5 @@ class Program:
     dtype_sets: dict[str, tuple[str, ...]]
     files: tuple[str, ...] = ()
     predicates: dict[str, Predicate] = field(default_factory=dict)
+    expects: tuple[Expect, ...] = ()
+    """Tests of the files that were read; artifacts and cache keys go without them."""

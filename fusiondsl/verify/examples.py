@@ -104,8 +104,9 @@ class Trial:
         own = {k: v for k, v in bindings.items() if k not in ENV_FACTS}
         self.bindings = {k: v for k, v in own.items() if k not in asked}
         facts = {k: v for k, v in bindings.items() if k in ENV_FACTS}
+        facts = {"env.tp_group": compiled.target.known().get("env.tp_group", GROUP), **facts}
         program = replace(compiled.program, rules=(replace(rule, order=0),))
-        self.rules = CompiledRules(program, _target(compiled.target, facts, answers))
+        self.rules = CompiledRules(program, target_with(compiled.target, facts, answers))
         self.values: dict[str, Any] = {}
 
     def run(self, conditions: Iterable[ir.Condition], because: str | None = None) -> Report:
@@ -175,20 +176,22 @@ def _spreads(rule: ir.Rule) -> frozenset[str]:
     return frozenset(d.name for t in types for d in t.dims if isinstance(d, Spread))
 
 
-def _target(base: Target, facts: Mapping[str, Any], answers: list[Answer]) -> Target:
+def target_with(base: Target, facts: Mapping[str, Any], answers: Iterable[Answer]) -> Target:
+    """`base` with other facts and answers."""
     known = {**base.known(), **facts}
     arch = known.pop("env.arch", None)
     if "env.arch" in facts and "env.mx" not in facts and "env.mx" not in base.facts:
         known.pop("env.mx", None)  # follows from the architecture of the example
     tp_size = known.pop("env.tp_size", None)
-    group = known.pop("env.tp_group", GROUP)
-    answered = {answer.predicate for answer in answers}
+    group = known.pop("env.tp_group", None)
+    added = tuple(answers)
+    answered = {answer.predicate for answer in added}
     return Target(
         None if arch is None else str(arch),
         None if tp_size is None else int(tp_size),
-        str(group),
+        None if group is None else str(group),
         known,
-        (*(a for a in base.answers if a.predicate not in answered), *answers),
+        (*(a for a in base.answers if a.predicate not in answered), *added),
     )
 
 

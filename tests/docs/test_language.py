@@ -17,6 +17,7 @@ from tests.support.rules import canonical
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 _FENCE = re.compile(r"^```(fuse|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TITLED = re.compile(r'^```text title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _REFUSED = re.compile(r"^# refused: (FD\d{3})$", re.MULTILINE)
 
 
@@ -63,6 +64,9 @@ def test_the_derived_rule_is_the_written_one() -> None:
     "block", [b for b in blocks() if b.refused is None], ids=lambda block: block.name
 )
 def test_rules_match_their_own_source_and_examples_hold(block: Block, tmp_path: Path) -> None:
+    for title, text in _TITLED.findall(PAGE.read_text(encoding="utf-8")):
+        (tmp_path / title).parent.mkdir(exist_ok=True)
+        (tmp_path / title).write_text(text, encoding="utf-8")
     path = tmp_path / block.name
     path.write_text(block.text, encoding="utf-8")
     assert main(["test", str(path)]) == 0

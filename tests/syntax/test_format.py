@@ -12,7 +12,8 @@ from fusiondsl.syntax.comments import Comments
 from fusiondsl.syntax.printer import Style
 from tests.syntax.support import CASES, check_expected, read, read_case
 
-FILES = [CASES / "format" / name for name in ("comments.fuse", "comments.yaml", "fuse.fuse", "expect.fuse")]
+PRINTED = ("comments.fuse", "comments.yaml", "fuse.fuse", "expect.fuse")
+FILES = [CASES / "format" / name for name in PRINTED]
 SHIPPED = sorted(p for p in patterns_root().rglob("*") if p.suffix in (".fuse", ".yaml"))
 STYLES: list[Style] = ["fuse", "yaml"]
 

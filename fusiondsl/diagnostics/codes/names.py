@@ -89,13 +89,28 @@ CODES: dict[str, CodeInfo] = {
     ),
     "FD117": CodeInfo(
         "unknown rule",
-        "`before` and `after` name rules of any file that is read together with this one.",
+        "`before`, `after` and `expect` name rules of any file that is read together with this "
+        "one.",
     ),
     "FD119": CodeInfo(
         "an op without a torch name of its own",
         "An extern op is an existing torch op, `namespace.name`. Other ops are registered as "
         "`fusiondsl::name`, dots written as `_`, so `a.b` and `a_b` would be one op.",
         "extern op add(x: D[T]) -> D[T]",
+    ),
+    "FD120": CodeInfo(
+        "the graph of a contract is elsewhere",
+        "A contract and its graph stay together: the path is relative to the file and does not "
+        "leave its folder. Rules of other folders are imported.",
+    ),
+    "FD121": CodeInfo(
+        "the graph of a contract is missing",
+        "Rules work without the graphs they are tested with, so this is a warning of "
+        "`fusiondsl check`, and it is `fusiondsl test` that fails.",
+    ),
+    "FD122": CodeInfo(
+        "two contracts for one thing",
+        "A rule has one number of sites in a graph, target and token counts being the same.",
     ),
     "FD118": CodeInfo(
         "unknown label",

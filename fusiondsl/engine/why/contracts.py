@@ -11,6 +11,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.diagnostics.suggest import did_you_mean
 from fusiondsl.engine.why.audit import Audit, Coverage
+from fusiondsl.ir.contracts import Expect
 from fusiondsl.syntax.files import read_source
 from fusiondsl.syntax.yaml_nodes import Mapping, Node, Scalar, compose
 
@@ -91,6 +92,16 @@ def failures(contracts: Iterable[Contract], audit: Audit) -> Iterator[Failure]:
                     continue
                 if number_of(line, count.of) != count.number:
                     yield Failure(line.rule, count.of, count.number, line, count.span)
+
+
+def broken(expect: Expect, audits: Iterable[Audit]) -> Iterator[Failure]:
+    """The contract of a rule file, where its graphs together show another number of sites."""
+    found = [audit.of(expect.rule) for audit in audits]
+    counts = ("fires", "fused", "taken", "close")
+    sums = {name: sum(getattr(line, name) for line in found) for name in counts}
+    together = Coverage(expect.rule, **sums)
+    if together.sites != expect.sites and expect.span is not None:
+        yield Failure(expect.rule, "sites", expect.sites, together, expect.span)
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -90,6 +90,14 @@ def _edits(site: SiteAnswer, paint: Paint) -> Iterator[str]:
         yield f"    {paint('good', 'fires with')} {' and '.join(parts)}"
 
 
+def in_short(site: SiteAnswer) -> str:
+    """The first cause of a site, and how many more there are."""
+    cause, *others = site.causes
+    label = f" [{cause.label}]" if cause.label else ""
+    more = f" (and {_count(len(others), 'more cause')})" if others else ""
+    return f"{cause.code}{label}: {cause.message}{more}"
+
+
 def _cause(cause: Cause, indent: str, paint: Paint, shown: set[Span]) -> Iterator[str]:
     label = f" [{cause.label}]" if cause.label else ""
     yield f"{indent}{paint('bad', cause.code)}{label}: {cause.message}"
