@@ -151,7 +151,7 @@ def audit_data(audit: Audit) -> dict[str, Any]:
 
 
 def _region_data(region: Region) -> dict[str, Any]:
-    from fusiondsl.cli.why import cause_data
+    from fusiondsl.engine.why.data import cause_data
 
     site = region.site
     return {

@@ -15,10 +15,8 @@ from typing import Any, TextIO
 
 from fusiondsl.cli.exits import Exit
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Severity
+from fusiondsl.diagnostics.documents import JSON_VERSION
 from fusiondsl.diagnostics.source import Span
-
-JSON_VERSION = 1
-"""Of the documents' shape: parts may be added, but none goes or changes within a version."""
 
 _STYLES = {"good": "\x1b[32m", "bad": "\x1b[31m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"

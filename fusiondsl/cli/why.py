@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusiondsl import artifact
 from fusiondsl.cli.drawn import add_html, check_page, drawn, files_read, give_page, wants_page
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from fusiondsl.cli.options import Subparsers
     from fusiondsl.engine import CompiledRules
-    from fusiondsl.engine.why import Answer, Cause, Edit, RuleAnswer, SiteAnswer
+    from fusiondsl.engine.why import Answer
     from fusiondsl.graphs import ReadGraph
 
 
@@ -70,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         refuse_input_as_output(files_read(args, rules), args.repro)
     check_page(args, rules, args.repro)
     from fusiondsl.engine import CompiledRules
+    from fusiondsl.engine.why.data import answer_data
     from fusiondsl.engine.why.text import lines
     from fusiondsl.graphs.named import read_named
 
@@ -139,42 +139,3 @@ def _write_repro(
 
 def _has(graph: ReadGraph, node: str) -> bool:
     return any(node == found.name for found in graph.gm.graph.nodes)
-
-
-# --- as data -------------------------------------------------------------------------------------
-
-
-def answer_data(answer: Answer) -> dict[str, Any]:
-    return {"rules": [_rule_data(rule) for rule in answer.rules]}
-
-
-def _rule_data(rule: RuleAnswer) -> dict[str, Any]:
-    return {
-        "rule": rule.rule,
-        "sites": [_site_data(site) for site in rule.sites],
-        "causes": [cause_data(cause) for cause in rule.causes],
-    }
-
-
-def _site_data(site: SiteAnswer) -> dict[str, Any]:
-    return {
-        "node": site.node,
-        "fired": site.fired,
-        "matched": site.matched,
-        "calls": site.calls,
-        "causes": [cause_data(cause) for cause in site.causes],
-        "edits": [_edit_data(edit) for edit in site.edits],
-        "nodes": list(site.nodes),
-        "source": site.source,
-    }
-
-
-def cause_data(cause: Cause) -> dict[str, Any]:
-    data = {field.name: getattr(cause, field.name) for field in fields(cause)}
-    data["span"] = None if cause.span is None else str(cause.span)
-    data["because"] = [cause_data(inner) for inner in cause.because]
-    return data
-
-
-def _edit_data(edit: Edit) -> dict[str, Any]:
-    return {"text": edit.text, "span": None if edit.span is None else str(edit.span)}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from fusiondsl import __version__, ir
 from fusiondsl.artifact import identity
 from fusiondsl.engine.compiled import CompiledRules
+from fusiondsl.engine.live import tell, tell_why
 from fusiondsl.engine.report import Ineligible, Report
 from fusiondsl.engine.required import check_required
 from fusiondsl.engine.settings import Settings, chosen
@@ -26,7 +25,7 @@ from fusiondsl.ops.registry import register
 from fusiondsl.target import Target
 
 WHY = "FUSIONDSL_WHY"
-"""A file for what `why` says of every graph."""
+"""A file for what `why` says of every graph; its suffix says in which form."""
 REPORT = "FUSIONDSL_REPORT"
 """A file for the report of every graph."""
 
@@ -64,12 +63,12 @@ class FusionPass(CustomGraphPass):
 
     def __call__(self, graph: fx.Graph) -> None:
         title = self._title(graph)
-        _tell(WHY, title, lambda: self.rules.why(graph, tokens=self.tokens))
+        tell_why(WHY, title, self.rules, graph, self.tokens)
         report = self.rules.apply(graph, tokens=self.tokens, rewrite=not self.settings.dry_run)
         switched_off = tuple(Ineligible(rule, "it is switched off") for rule in self.off)
         report = replace(report, ineligible=(*report.ineligible, *switched_off))
         self.reports.append(report)
-        _tell(REPORT, title, lambda: report)
+        tell(REPORT, lambda: f"{title}\n{report}\n\n")
         log.debug("%s", report)
 
     def _title(self, graph: fx.Graph) -> str:
@@ -159,15 +158,3 @@ def _check_settings(off: tuple[str, ...], required: tuple[str, ...]) -> None:
     both = sorted(set(off) & set(required))
     if both:
         raise ValueError(f"`{both[0]}` is both required and switched off")
-
-
-def _tell(variable: str, title: str, text: Callable[[], object]) -> None:
-    """Adds `text` to the file that an environment variable names, if it does."""
-    name = os.environ.get(variable)
-    if not name:
-        return
-    try:
-        with Path(name).open("a", encoding="utf-8") as file:
-            file.write(f"{title}\n{text()}\n\n")
-    except OSError as error:
-        log.warning("cannot write %s, which %s names: %s", name, variable, error.strerror)

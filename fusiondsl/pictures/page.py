@@ -7,9 +7,10 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import fusiondsl
 from fusiondsl.diagnostics.escape import escaped
@@ -35,6 +36,11 @@ def page(pictures: Iterable[Picture], *, title: str = "fusiondsl") -> str:
     graphs = [picture_data(picture, texts) for picture in pictures]
     if not graphs:
         raise ValueError("a page needs a picture")
+    return page_of(graphs, texts, title)
+
+
+def page_of(graphs: Sequence[dict[str, Any]], texts: Texts, title: str) -> str:
+    """The page of pictures that are data already."""
     data = {"graphs": graphs, "texts": texts.all(), "version": fusiondsl.__version__}
     style, layout, script = _file("page.css"), _layout(), _script()
     slots = {

@@ -13,8 +13,8 @@ _LONGEST = 2000
 class Texts:
     """Numbers for texts, in the order in which they were first asked for."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._numbers = {text: number for number, text in enumerate(known)}
 
     def line(self, text: str | None) -> int | None:
         """The number of one line of foreign text."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fusiondsl.cli.console import JSON_VERSION
 from fusiondsl.cli.main import COMMANDS, main
+from fusiondsl.diagnostics.documents import JSON_VERSION
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w./]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
