@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.cli.compile import describe
@@ -51,8 +52,37 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N[,N]",
         help="end points of compile ranges that the engine has anyway",
     )
+    group.add_argument(
+        "--graph-partition",
+        action="store_true",
+        help="Inductor cuts the graphs (use_inductor_graph_partition): attention is in them",
+    )
+    group.add_argument(
+        "--quantization",
+        metavar="METHOD",
+        help="how the engine quantises, if not as the model says",
+    )
+    group.add_argument(
+        "--kv-cache-dtype", default="auto", metavar="DTYPE", help="as vLLM has it (default: auto)"
+    )
+    group.add_argument(
+        "--custom-ops",
+        metavar="NAME[,NAME]",
+        type=_custom_ops,
+        help="vLLM's custom_ops, as none,+rotary_embedding; without it they are not known",
+    )
     add_target(parser)
     parser.set_defaults(run=run)
+
+
+def _custom_ops(text: str) -> tuple[str, ...]:
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    if sum(name in ("all", "none") for name in names) != 1:
+        raise argparse.ArgumentTypeError(f"`{text}` has to name `all` or `none`, as vLLM wants")
+    for name in names:
+        if name not in ("all", "none") and name[0] not in "+-":
+            raise argparse.ArgumentTypeError(f"`{name}` is neither +{name} nor -{name}")
+    return names
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -62,31 +92,65 @@ def _numbers(text: str) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class _Row:
     rule: str
-    eligible: bool
+    state: str
     ranges: list[list[int]]
     """Token counts for which the rule's bounds hold, both ends included."""
     end_points: list[int]
+    """Those that the engine gets because of the rule."""
+    left_out: list[int]
+    """Those that its bounds have and the engine does not get."""
     reason: str
-    """Why it cannot fire, or which condition on `tokens` is no number."""
+    """Why it cannot fire, or what is still to be decided."""
+
+    @property
+    def why_end_points(self) -> str:
+        """Why they are in, or left out."""
+        if self.left_out:
+            return f"out: {self.reason}"
+        return "in: nothing known rules a site out" if self.end_points else ""
+
+
+_YES, _NO, _NO_SITE, _OPEN = "yes", "no", "no site", "open"
+"""It can fire; the target or its bounds forbid it; the engine's graphs have nothing for it; it
+depends on what only an engine's process has."""
 
 
 def run(args: argparse.Namespace) -> int:
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
-    from fusiondsl.engine.bounds import end_points
+    from fusiondsl.engine.prospects import without_prospects
+    from fusiondsl.integrations.vllm.model_config import engine_of_model, read_model
+    from fusiondsl.integrations.vllm.outlook import CUT, PLAIN_CACHES, surroundings_of
 
-    target = target_with({**_facts(args), **rules.target.known()})
+    model = {} if args.model is None else read_model(args.model)
+    facts = {**_facts(args, model), **rules.target.known()}
+    target = replace(target_with(facts), answers=rules.target.answers)
     compiled = CompiledRules(rules.program, target).compiled
-    asked = end_points(compiled, args.max_tokens)
+    engine = replace(
+        engine_of_model(model, facts, args.dtype),
+        cut=() if args.graph_partition else CUT,
+        rotary=_is_rotary(args.custom_ops),
+    )
+    if args.quantization is not None or args.kv_cache_dtype not in PLAIN_CACHES:
+        engine = replace(engine, quantised=True)
+    no_site = without_prospects(compiled, surroundings_of(engine))
+    rows = list(_rows(compiled, args.max_tokens, no_site))
     own = {end for end in args.end_points if 1 < end < args.max_tokens}
-    ends = sorted({*own, *(end for end in asked if end > 1), args.max_tokens})
-    rows = list(_rows(compiled, args.max_tokens))
-    _show(args, rows, ends, describe(target))
+    asked = {end for row in rows for end in row.end_points}
+    _show(args, rows, sorted({*own, *asked, args.max_tokens}), describe(target))
     return console_of(args).exit_code()
 
 
-def _facts(args: argparse.Namespace) -> dict[str, Fact]:
-    from fusiondsl.integrations.vllm.model_config import facts_of_model, itemsize_of, read_model
+def _is_rotary(custom_ops: tuple[str, ...] | None) -> bool | None:
+    """Rotary embeddings are custom ops in the engine; None where that is not known."""
+    if custom_ops is None:
+        return None
+    named = "rotary_embedding"
+    return f"-{named}" not in custom_ops if "all" in custom_ops else f"+{named}" in custom_ops
+
+
+def _facts(args: argparse.Namespace, model: dict[str, Any]) -> dict[str, Fact]:
+    from fusiondsl.integrations.vllm.model_config import facts_of_model, itemsize_of
 
     known: dict[str, Fact] = {
         "env.vllm": True,
@@ -95,29 +159,36 @@ def _facts(args: argparse.Namespace) -> dict[str, Fact]:
         "model.max_tokens": args.max_tokens,
     }
     if args.model is not None:
-        known.update(facts_of_model(read_model(args.model), args.dtype))
+        known.update(facts_of_model(model, args.dtype))
     elif args.dtype is not None:
         known["model.itemsize"] = itemsize_of(args.dtype) or 0
     return known
 
 
-def _rows(compiled: Compiled, most: int) -> list[_Row]:
-    from fusiondsl.engine.bounds import token_spans, unclosed
+def _rows(compiled: Compiled, most: int, no_site: dict[str, str]) -> Iterator[_Row]:
+    from fusiondsl.engine.bounds import pending, token_spans, unclosed
 
     refused = {item.rule: item.message for item in compiled.ineligible}
-    rows: list[_Row] = []
+    waiting = pending(compiled)
     for rule in compiled.program.rules:
-        if rule.name in refused:
-            rows.append(_Row(rule.name, False, [], [], refused[rule.name]))
+        name = rule.name
+        if name in refused and name not in waiting:
+            yield _Row(name, _NO, [], [], [], refused[name])
             continue
         spans = token_spans(rule, compiled, most)
-        open_ = [condition.label or "a condition" for condition in unclosed(rule, compiled)]
-        reason = f"decided in the graph: {', '.join(open_)}" if open_ else ""
-        ends, held = [span.last for span in spans[:-1]], _held(spans)
+        held, ends = _held(spans), [span.last for span in spans[:-1] if span.last > 1]
         if not held:
-            reason = "its bounds on `tokens` hold for no number of tokens"
-        rows.append(_Row(rule.name, bool(held), held, ends, reason))
-    return rows
+            yield _Row(
+                name, _NO, [], ends, [], "its bounds on `tokens` hold for no number of tokens"
+            )
+        elif name in no_site:
+            yield _Row(name, _NO_SITE, held, [], ends, no_site[name])
+        elif name in waiting:
+            yield _Row(name, _OPEN, held, ends, [], waiting[name])
+        else:
+            open_ = [condition.label or "a condition" for condition in unclosed(rule, compiled)]
+            reason = f"decided in the graph: {', '.join(open_)}" if open_ else ""
+            yield _Row(name, _YES, held, ends, [], reason)
 
 
 def _held(spans: tuple[Span, ...]) -> list[list[int]]:
@@ -132,7 +203,7 @@ def _show(args: argparse.Namespace, rows: list[_Row], ends: list[int], target: s
     if rows:
         console.print(table(headers, [_cells(row, args.max_tokens) for row in rows]))
         console.print()
-    eligible = sum(row.eligible for row in rows)
+    eligible = sum(row.state in (_YES, _OPEN) for row in rows)
     console.print(f"{eligible} of {len(rows)} rules can fire for {target}")
     ranges = list(zip([1, *(end + 1 for end in ends)], ends, strict=False))
     shown = ", ".join(f"{first}..{last}" for first, last in ranges)
@@ -146,19 +217,20 @@ def _show(args: argparse.Namespace, rows: list[_Row], ends: list[int], target: s
 
 
 def _cells(row: _Row, most: int) -> tuple[str, ...]:
-    if not row.eligible:
-        return row.rule, "no", "", "", row.reason
     whole = row.ranges == [[1, most]]
     tokens = _ANY if whole else ", ".join(f"{first}..{last}" for first, last in row.ranges)
     ends = ", ".join(map(str, row.end_points))
-    return row.rule, "yes", tokens, ends, row.reason
+    return row.rule, row.state, tokens if row.state != _NO else "", ends, row.reason
 
 
 def _data(row: _Row) -> dict[str, Any]:
     return {
         "rule": row.rule,
-        "eligible": row.eligible,
+        "eligible": row.state in (_YES, _OPEN),
+        "state": row.state,
         "tokens": row.ranges,
         "end_points": row.end_points,
+        "left_out": row.left_out,
+        "why_end_points": row.why_end_points,
         "reason": row.reason,
     }

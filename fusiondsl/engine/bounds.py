@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from fusiondsl import ir
@@ -18,8 +18,9 @@ from fusiondsl.dims import (
     names,
     truth,
 )
-from fusiondsl.dims.expr import Binary, Expr
-from fusiondsl.engine.compile import Compiled
+from fusiondsl.dims.expr import Binary, Call, Expr
+from fusiondsl.engine.compile import Compiled, Compiler
+from fusiondsl.ops.registry import overload
 from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES
 
 TOKENS = "tokens"
@@ -54,13 +55,68 @@ def token_spans(rule: ir.Rule, compiled: Compiled, most: int) -> tuple[Span, ...
     return tuple(spans)
 
 
-def end_points(compiled: Compiled, most: int) -> dict[int, tuple[str, ...]]:
-    """The last token counts of ranges below `most`, with the rules that ask for them."""
+def end_points(
+    compiled: Compiled, most: int, *, left_out: Collection[str] = ()
+) -> dict[int, tuple[str, ...]]:
+    """The last token counts of ranges below `most`, with the rules that ask for them.
+
+    `left_out` are rules that do not ask.
+    """
     asked: dict[int, list[str]] = {}
-    for rule in compiled.rules:
-        for span in token_spans(rule.rule, compiled, most)[:-1]:
-            asked.setdefault(span.last, []).append(rule.name)
+    for rule in allowed_rules(compiled):
+        if rule.name not in left_out:
+            for span in token_spans(rule, compiled, most)[:-1]:
+                asked.setdefault(span.last, []).append(rule.name)
     return {end: tuple(asked[end]) for end in sorted(asked)}
+
+
+def allowed_rules(compiled: Compiled) -> tuple[ir.Rule, ...]:
+    """The rules that can fire, now or where graphs are compiled."""
+    ready = {rule.name for rule in compiled.rules} | pending(compiled).keys()
+    return tuple(rule for rule in compiled.program.rules if rule.name in ready)
+
+
+def pending(compiled: Compiled) -> dict[str, str]:
+    """Rules that cannot fire here and may where graphs are compiled, with what they wait for.
+
+    A library may be imported there that registers an op, and extern predicates be answered.
+    """
+    refused = {item.rule for item in compiled.ineligible}
+    if not refused:
+        return {}
+    compiler = Compiler(compiled.program, compiled.target)
+    waiting = (
+        (r.name, _waits_for(r, compiler)) for r in compiled.program.rules if r.name in refused
+    )
+    return {name: reason for name, reason in waiting if reason is not None}
+
+
+def _waits_for(rule: ir.Rule, compiler: Compiler) -> str | None:
+    """What keeps the rule from firing and may change; None where something else does as well."""
+    written = [d for d in (compiler.program.ops.get(c.op) for c in rule.replace) if d is not None]
+    reasons: list[str] = []
+    for condition in (*rule.where, *(c for decl in written for c in decl.available)):
+        if not compiler.is_static(condition):
+            continue
+        verdict = compiler.verdict(condition)
+        if verdict.truth is Truth.TRUE:
+            continue
+        if verdict.truth is Truth.FALSE or not _asks(condition.expr, compiler.program):
+            return None
+        reasons.append(verdict.reason)
+    reasons += [
+        f"the op {decl.torch_name} is not registered in this process"
+        for decl in written
+        if overload(decl) is None
+    ]
+    return reasons[0] if reasons else None
+
+
+def _asks(expr: Expr, program: ir.Program) -> bool:
+    """The condition has an extern predicate in it."""
+    if isinstance(expr, Call) and expr.func in program.predicates:
+        return True
+    return any(_asks(child, program) for child in children(expr))
 
 
 def unclosed(rule: ir.Rule, compiled: Compiled) -> tuple[ir.Condition, ...]:

@@ -67,6 +67,62 @@ def test_why_not(run: Run) -> None:
     assert row["reason"].startswith("cli_demo.scale_add is not available: env.arch is")
 
 
+REDUCED = """
+import "fusiondsl:ops/collectives.fuse"
+extern predicate is_wanted(n: int)
+op plan.reduced(x: D[t.., H], group: str) -> (y: D[t.., H]) {
+  effect communicator(group)
+  means { y = all_reduce(x, group) }
+}
+rule reduced(x: D[tokens.., H], group: str) {
+  match { y = all_reduce(x, group) }
+  replace { y = plan.reduced(x, group) }
+  where { tokens <= 256 }
+}
+rule wanted(x: D[tokens.., H], group: str) {
+  match { y = all_reduce(x, group) }
+  replace { y = plan.reduced(x, group) }
+  where { is_wanted(7); tokens <= 64 }
+  after reduced
+}
+"""
+NO_SITE = """\
+rule     can fire  tokens  ends ranges at  why not, or what is left to decide
+reduced  no site   1..256                  the engine has one rank
+wanted   no site   1..64                   the engine has one rank
+"""
+OPEN = """\
+rule     can fire  tokens  ends ranges at  why not, or what is left to decide
+reduced  yes       1..256             256
+wanted   open      1..64               64  nobody answers is_wanted(n = 7)
+"""
+
+
+def test_what_has_no_site_in_the_model(run: Run, model: str) -> None:
+    own = {**MODEL, "architectures": ["LlamaForCausalLM"]}
+    Path(model, "config.json").write_text(json.dumps(own))
+    Path("reduced.fuse").write_text(REDUCED)
+    words = ("plan", "reduced.fuse", "--model", model, "--max-tokens", "512")
+    assert run(*words).out.startswith(NO_SITE)
+    done = run(*words, "--tp", "2")
+    assert done.out.startswith(OPEN)
+    assert done.out.endswith("compile ranges: 1..64, 65..256, 257..512\n")
+    rows = json.loads(run(*words, "--format", "json").out)["rules"]
+    assert [(row["end_points"], row["left_out"], row["why_end_points"]) for row in rows] == [
+        ([], [256], "out: the engine has one rank"),
+        ([], [64], "out: the engine has one rank"),
+    ]
+    rows = json.loads(run(*words, "--tp", "2", "--format", "json").out)["rules"]
+    assert {row["why_end_points"] for row in rows} == {"in: nothing known rules a site out"}
+
+
+def test_of_a_model_that_is_not_known_nothing_is_assumed(run: Run, model: str) -> None:
+    own = {**MODEL, "architectures": ["SomebodysForCausalLM"]}
+    Path(model, "config.json").write_text(json.dumps(own))
+    Path("reduced.fuse").write_text(REDUCED)
+    assert run("plan", "reduced.fuse", "--model", model).out.startswith(OPEN)
+
+
 def test_no_token_count_is_left(run: Run, model: str) -> None:
     text = Path("pack.fuse").read_text().replace("64 KiB", "64 KiB and tokens > 9000")
     Path("none.fuse").write_text(text.replace("example { tokens = 7", "# example { tokens = 7"))

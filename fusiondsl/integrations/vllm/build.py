@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 from fusiondsl import artifact, ir
 from fusiondsl.engine.bounds import end_points
+from fusiondsl.engine.prospects import without_prospects
 from fusiondsl.facts import target_with
+from fusiondsl.integrations.vllm.engine import engine_of
 from fusiondsl.integrations.vllm.facts import facts_of
+from fusiondsl.integrations.vllm.layers import foreseen_answers
+from fusiondsl.integrations.vllm.outlook import surroundings_of
 from fusiondsl.integrations.vllm.passes import VllmFusionPass
 from fusiondsl.integrations.vllm.settings import Settings, check_rule_names
+from fusiondsl.ir.strata import written_ops
 from fusiondsl.rules import load
 from fusiondsl.target import Fact, Target
 
@@ -65,7 +70,30 @@ def target_of(given: VllmFusionPass, config: VllmConfig) -> Target:
     return replace(target_with(facts), answers=given.target.answers)
 
 
-def ends_for(ready: VllmFusionPass, config: VllmConfig) -> dict[int, tuple[str, ...]]:
+def ends_for(
+    ready: VllmFusionPass, config: VllmConfig, others: Iterable[VllmFusionPass] = ()
+) -> dict[int, tuple[str, ...]]:
     """The end points of compile ranges that the rules ask for, with their names."""
     most = config.scheduler_config.max_num_batched_tokens
-    return end_points(ready.rules.compiled, most) if most else {}
+    if not most:
+        return {}
+    left_out = left_out_for(ready, config, others)
+    ends = end_points(ready.rules.compiled, most, left_out=left_out)
+    return {end: names for end, names in ends.items() if end > 1}
+
+
+def left_out_for(
+    ready: VllmFusionPass, config: VllmConfig, others: Iterable[VllmFusionPass] = ()
+) -> dict[str, str]:
+    """Rules that have a site in none of the engine's graphs, with why.
+
+    `others` are further passes of the engine.
+    """
+    programs = [ready.rules.program, *(other.rules.program for other in others)]
+    written = {op for program in programs for rule in program.rules for op in written_ops(rule)}
+    engine = replace(
+        engine_of(config),
+        answers=foreseen_answers(ready.rules.program, config),
+        written=frozenset(written),
+    )
+    return without_prospects(ready.rules.compiled, surroundings_of(engine))

@@ -122,6 +122,20 @@ def _configure(config: VllmConfig) -> None:
         found = slots.get(slot)
         if isinstance(found, VllmFusionPass):
             slots[slot] = _ready(found, config)
+    _set_end_points(config)
+
+
+def _set_end_points(config: VllmConfig) -> None:
+    """Those of all passes beside the user's own."""
+    ends = _ends(config)
+    if ends:
+        own = config.compilation_config.compile_ranges_endpoints or []
+        config.compilation_config.compile_ranges_endpoints = sorted({*own, *ends})
+
+
+def _ends(config: VllmConfig) -> set[int]:
+    passes = _passes(config)
+    return {end for one in passes for end in ends_for(one, config, passes)}
 
 
 def _add(slots: dict[str, Any]) -> None:
@@ -138,15 +152,11 @@ def _slots() -> tuple[str, ...]:
 
 
 def _ready(given: VllmFusionPass, config: VllmConfig) -> VllmFusionPass:
-    """The pass for the target that the configuration describes; its end points are in that."""
+    """The pass for the target that the configuration describes."""
     from vllm.config import CompilationMode
 
     ready = given.with_target(target_of(given, config))
-    ends = ends_for(ready, config)
     compilation = config.compilation_config
-    if ends:
-        own = compilation.compile_ranges_endpoints or []
-        compilation.compile_ranges_endpoints = sorted({*own, *ends})
     for item in ready.rules.compiled.ineligible:
         log().debug("%s cannot fire: %s", item.rule, item.message)
     if compilation.mode != CompilationMode.VLLM_COMPILE:
@@ -158,8 +168,12 @@ def _ready(given: VllmFusionPass, config: VllmConfig) -> VllmFusionPass:
 
 
 def pass_of(config: VllmConfig) -> VllmFusionPass | None:
+    return next(iter(_passes(config)), None)
+
+
+def _passes(config: VllmConfig) -> list[VllmFusionPass]:
     slots = config.compilation_config.inductor_compile_config
-    return next((p for p in map(slots.get, _slots()) if isinstance(p, VllmFusionPass)), None)
+    return [found for found in map(slots.get, _slots()) if isinstance(found, VllmFusionPass)]
 
 
 def _started(wrapper: Any) -> None:
@@ -171,10 +185,24 @@ def _started(wrapper: Any) -> None:
     worker = wrapper.worker
     reports.begin(_rank())
     _agree(ready, config)
+    _check_end_points(config)
     worker.load_model = _after_call(worker.load_model, lambda: _answer(config))
     worker.compile_or_warm_up_model = _after_call(
         worker.compile_or_warm_up_model, lambda: _finish(config)
     )
+
+
+def _check_end_points(config: VllmConfig) -> None:
+    """What was left out when the configuration was made is to be left out still."""
+    most = config.scheduler_config.max_num_batched_tokens
+    lacking = sorted(_ends(config) - {*(config.compilation_config.compile_ranges_endpoints or ())})
+    if lacking:
+        log().warning(
+            "fusiondsl: the configuration has changed since its compile ranges were made: rules "
+            "would end some at %s, of %d tokens",
+            lacking,
+            most,
+        )
 
 
 def _after_call(theirs: Callable[..., Any], ours: Callable[[], None]) -> Callable[..., Any]:
@@ -241,4 +269,5 @@ def _agree(ready: VllmFusionPass, config: VllmConfig) -> None:
 def digest_of(ready: VllmFusionPass, config: VllmConfig) -> str:
     """Of the rules as this rank has them, and of the target as it sees it."""
     seen = target_of(ready, config).known()
-    return hashlib.sha256(f"{ready.uuid()} {sorted(seen.items())}".encode()).hexdigest()
+    ends = sorted(_ends(config))
+    return hashlib.sha256(f"{ready.uuid()} {sorted(seen.items())} {ends}".encode()).hexdigest()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusiondsl import ir
+from fusiondsl.aiter.tree import is_installed
 from fusiondsl.target import Answer, Fact
 
 if TYPE_CHECKING:
@@ -14,20 +15,36 @@ if TYPE_CHECKING:
 Asked: TypeAlias = "Callable[[VllmConfig], Iterable[tuple[dict[str, Fact], bool]]]"
 """Gives arguments of a predicate and what it is for them."""
 
+Foreseen: TypeAlias = "Callable[[VllmConfig], Iterable[tuple[dict[str, Fact] | None, bool]]]"
+"""The same before there are layers, whatever these will be; None for any arguments."""
+
 _ANSWERS: dict[str, Asked] = {}
+_FORESEEN: dict[str, Foreseen] = {}
 
 
-def answers(predicate: str) -> Callable[[Asked], Asked]:
+def answers(predicate: str, *, foreseen: Foreseen | None = None) -> Callable[[Asked], Asked]:
     """Makes a function the one that answers `predicate`, when the layers of the model are there.
 
-    It must give the same on every rank.
+    It must give the same on every rank. `foreseen` gives what is certain before.
     """
 
     def register(asked: Asked) -> Asked:
         _ANSWERS[predicate] = asked
+        _FORESEEN.pop(predicate, None)
+        if foreseen is not None:
+            _FORESEEN[predicate] = foreseen
         return asked
 
     return register
+
+
+def foreseen_answers(program: ir.Program, config: VllmConfig) -> tuple[Answer, ...]:
+    """What can be answered before the model has layers."""
+    return tuple(
+        Answer(name, value, args)
+        for name in sorted(program.predicates.keys() & _FORESEEN.keys())
+        for args, value in _FORESEEN[name](config)
+    )
 
 
 def answers_of(
@@ -40,7 +57,6 @@ def answers_of(
     return tuple(found)
 
 
-@answers("custom_op")
 def _custom_ops(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
     """`custom_op(name: str)`: vLLM uses the custom op, not its decomposition."""
     from vllm.model_executor.custom_op import op_registry
@@ -51,7 +67,6 @@ def _custom_ops(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
         yield {"name": name}, compilation.is_custom_op_enabled(name)
 
 
-@answers("quantization")
 def _quantization(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
     """`quantization(method: str)`: the model is quantised by this method of vLLM."""
     from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
@@ -61,12 +76,26 @@ def _quantization(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
         yield {"method": method}, method == used
 
 
-@answers("has_qk_norm_rope_kv_cache_update")
+answers("custom_op", foreseen=_custom_ops)(_custom_ops)
+answers("quantization", foreseen=_quantization)(_quantization)
+
+
+def _without_kernels(config: VllmConfig) -> Iterator[tuple[None, bool]]:
+    """No attention of vLLM's own has these kernels elsewhere than on AMD GPUs, with AITER."""
+    from vllm.platforms import current_platform
+
+    if current_platform.is_out_of_tree():
+        return
+    if not current_platform.is_rocm() or not is_installed():
+        yield None, False
+
+
+@answers("has_qk_norm_rope_kv_cache_update", foreseen=_without_kernels)
 def _qk_norm_rope(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
     yield from _of_attention(config, "fused_qk_norm_rope_kvcache_supported")
 
 
-@answers("has_qk_norm_mrope_kv_cache_update")
+@answers("has_qk_norm_mrope_kv_cache_update", foreseen=_without_kernels)
 def _qk_norm_mrope(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
     yield from _of_attention(config, "fused_qk_norm_mrope_kvcache_supported")
 
