@@ -46,8 +46,12 @@ def load(*paths: str | Path) -> RuleSet:
     `fusiondsl:` stands for the shipped patterns (`fusiondsl:ops/norms.fuse`). Raises `FusionError`
     with every error found.
     """
-    diagnostics = Diagnostics()
-    return _finish(_read(paths, diagnostics), diagnostics)
+    return load_by(Loader(Diagnostics()), paths)
+
+
+def load_by(loader: Loader, paths: Iterable[str | Path]) -> RuleSet:
+    """`load` with a loader that has read nothing yet."""
+    return _finish(_read(loader, paths), loader.diagnostics)
 
 
 def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
@@ -60,17 +64,16 @@ def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
 
 def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
     """Reads and checks, contracts too; what is wrong is found in `diagnostics`."""
-    program = _read(paths, diagnostics)
+    program = _read(Loader(diagnostics), paths)
     check_graphs(program.expects, diagnostics)
     return program
 
 
-def _read(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
+def _read(loader: Loader, paths: Iterable[str | Path]) -> Program:
     with collection_paused():
-        loader = Loader(diagnostics)
         for path in paths:
             loader.add(_located(path))
-        return analyse_loaded(loader, diagnostics)
+        return analyse_loaded(loader, loader.diagnostics)
 
 
 def _located(path: str | Path) -> Path:

@@ -31,6 +31,7 @@ LAYERS = (
     "engine",
     "verify",
     "rules",
+    "kept",
     "integrations",
     "demo",
     "pictures",

@@ -32,11 +32,15 @@ class Loader:
     """Reads files once each, follows imports, reports what is missing or circular."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
-        self._diagnostics = diagnostics
+        self.diagnostics = diagnostics
         self._modules: dict[str, LoadedModule] = {}
         self._broken: set[str] = set()
         self._edges: dict[str, list[tuple[str, Span]]] = {}
         self._pending: list[tuple[Path, str]] = []
+        self.files: dict[Path, str] = {}
+        """The files that were opened, as they were named, each with the key of its module."""
+        self.directories: dict[Path, list[Path]] = {}
+        """The directories that were listed, with the rule files below them."""
 
     def add(self, path: Path) -> None:
         """A file, or a directory of files."""
@@ -47,15 +51,22 @@ class Loader:
         self._drain()
 
     def _add_directory(self, path: Path) -> None:
-        files = directory_files(path)
+        files = self._list(path)
         if not files:
-            self._diagnostics.error("FD001", f"there are no rule files in `{path}`", None)
+            self.diagnostics.error("FD001", f"there are no rule files in `{path}`", None)
         for file in files:
             self._read(file, str(file))
 
+    def _list(self, path: Path) -> list[Path]:
+        return self.directories.setdefault(path, directory_files(path))
+
+    def texts(self) -> dict[str, str]:
+        """What stands in each of the files, by key."""
+        return {key: module.tree.source.text for key, module in self._modules.items()}
+
     def add_source(self, source: Source) -> None:
         """A text that is no file; its imports are relative to the working directory."""
-        tree = parse(source, self._diagnostics)
+        tree = parse(source, self.diagnostics)
         self._enter(LoadedModule(source.name, source.name, tree, Path.cwd()))
         self._drain()
 
@@ -72,10 +83,10 @@ class Loader:
             self._read(*self._pending.pop())
 
     def _read(self, path: Path, name: str) -> None:
-        key = os.path.realpath(path)
+        key = self.files[path] = os.path.realpath(path)
         if key in self._modules or key in self._broken:
             return
-        tree = parse_file(path, self._diagnostics)
+        tree = parse_file(path, self.diagnostics)
         if tree is None:
             self._broken.add(key)
             return
@@ -96,7 +107,7 @@ class Loader:
     ) -> None:
         path = _resolve(item.path, folder)
         if path is None:
-            self._diagnostics.error(
+            self.diagnostics.error(
                 "FD102",
                 f'cannot import "{item.path}"',
                 item.span,
@@ -106,17 +117,17 @@ class Loader:
         directory = _is_directory(path)
         readable = directory or (path.suffix in SUFFIXES and _exists(path))
         if not readable:
-            self._diagnostics.error(
+            self.diagnostics.error(
                 "FD102",
                 f'there is no rule file "{item.path}"',
                 item.span,
                 help=_nearby(path),
             )
             return
-        for file in directory_files(path) if directory else [path]:
+        for file in self._list(path) if directory else [path]:
             key = os.path.realpath(file)
             if any(key == other for other, _ in edges):
-                self._diagnostics.warning("FD105", f'"{item.path}" is imported twice', item.span)
+                self.diagnostics.warning("FD105", f'"{item.path}" is imported twice', item.span)
                 continue
             edges.append((key, item.span))
             self._pending.append((file, _display(file, item.path)))
@@ -150,7 +161,7 @@ class Loader:
 
     def _cycle(self, keys: list[str], span: Span) -> None:
         chain = " -> ".join(self._modules[k].name if k in self._modules else k for k in keys)
-        self._diagnostics.error(
+        self.diagnostics.error(
             "FD103", "the files import each other in a circle", span, notes=[chain]
         )
 

@@ -17,7 +17,8 @@ from fusiondsl.engine.graph_pass import FusionPass, check_in_process
 from fusiondsl.engine.required import RequiredRuleError, check_required
 from fusiondsl.engine.settings import Settings
 from fusiondsl.integrations.chain import fusions, with_pass, without_pass
-from fusiondsl.rules import RuleSet, load
+from fusiondsl.kept import load_once
+from fusiondsl.rules import RuleSet
 
 __all__ = ["RequiredRuleError", "install", "installed", "make_pass", "options", "uninstall"]
 
@@ -156,4 +157,4 @@ def _compiled(rules: CompiledRules | RuleSet | str | os.PathLike[str]) -> Compil
         return rules.compile()
     if is_artifact(rules):
         return CompiledRules.load(rules)
-    return load(os.fspath(rules)).compile()
+    return load_once(os.fspath(rules)).compile()

@@ -133,6 +133,7 @@ def in_configuration(directory: Path) -> dict[str, Any]:
             pickle.loads(pickle.dumps(made)).uuid(),
             slots_of(again)[POST].uuid(),
         ],
+        "kept": slots_of(configured(str(PACK)))[POST].program is made.program,
         "own": [slots_of(both)[POST].target.arch, slots_of(both)[POST].from_environment],
         "chained": [Counting.ran, chained.uuid() != made.uuid()],
         "asked": [eligible(["none", "+silu_and_mul"]), eligible(["all", "-silu_and_mul"])],

@@ -34,6 +34,7 @@ def test_in_the_configuration(tmp_path: Path) -> None:
     assert plain == elsewhere == packed
     assert len({plain, literal, dry, without}) == 4
     assert len(set(seen["uuids"])) == 1
+    assert seen["kept"]
     assert seen["own"] == ["gfx942", False]
     assert seen["asked"] == [["custom"], []]
     assert seen["chained"] == [1, True]

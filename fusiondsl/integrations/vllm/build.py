@@ -18,7 +18,7 @@ from fusiondsl.integrations.vllm.outlook import surroundings_of
 from fusiondsl.integrations.vllm.passes import VllmFusionPass
 from fusiondsl.integrations.vllm.settings import Settings, check_rule_names
 from fusiondsl.ir.strata import written_ops
-from fusiondsl.rules import load
+from fusiondsl.kept import load_once
 from fusiondsl.target import Fact, Target
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _read(settings: Settings) -> tuple[ir.Program, Target]:
     if len(settings.rules) == 1 and artifact.is_artifact(settings.rules[0]):
         loaded = artifact.load(settings.rules[0])
         return loaded.program, loaded.target
-    return load(*settings.rules).program, Target()
+    return load_once(*settings.rules).program, Target()
 
 
 def target_of(given: VllmFusionPass, config: VllmConfig) -> Target:
