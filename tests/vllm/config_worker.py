@@ -10,17 +10,20 @@ import json
 import os
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import distributed, fx
 from vllm.compilation.passes.inductor_pass import InductorPass
 from vllm.config import CompilationConfig, VllmConfig, set_current_vllm_config
+from vllm.model_executor.layers.attention import Attention
 
 import fusiondsl
 from fusiondsl import Target, artifact
-from fusiondsl.integrations.vllm import VllmFusionPass, fusion_pass, hooks
+from fusiondsl.integrations.vllm import VllmFusionPass, fusion_pass, hooks, layers
 from fusiondsl.integrations.vllm.layers import answers_of
 
 PACK = Path(__file__).parent / "packs" / "limited.fuse"
@@ -137,6 +140,8 @@ def in_configuration(directory: Path) -> dict[str, Any]:
         "own": [slots_of(both)[POST].target.arch, slots_of(both)[POST].from_environment],
         "chained": [Counting.ran, chained.uuid() != made.uuid()],
         "asked": [eligible(["none", "+silu_and_mul"]), eligible(["all", "-silu_and_mul"])],
+        "layers": asked_of_layers(),
+        "device": refused_device(),
         "anonymous": refusal(str(PACK), slots={POST: Anonymous()}),
         "missing": refusal("nowhere.fuse"),
     }
@@ -147,6 +152,43 @@ def eligible(custom_ops: list[str]) -> list[str]:
     program = fusiondsl.load_source(ASKING).program
     target = Target(answers=answers_of(program, (), config))
     return [rule.name for rule in fusiondsl.CompiledRules(program, target).compiled.rules]
+
+
+def answered(*kinds: str, attn_type: str = "decoder") -> list[Any]:
+    """What is said of layers with these implementations."""
+    config = configured(None)
+    homes = {kind.rpartition(".")[2]: kind.rpartition(".")[0] for kind in layers._KEYS_FROM_CACHE}
+    for place, kind in enumerate(kinds):
+        layer = object.__new__(Attention)
+        torch.nn.Module.__init__(layer)
+        layer.impl = type(kind, (), {"__module__": homes.get(kind, "elsewhere")})()
+        layer.attn_type = attn_type
+        config.compilation_config.static_forward_context[f"layers.{place}"] = layer
+    program = fusiondsl.load("fusiondsl:ops/kv_cache.fuse").program
+    return [(answer.args["l"], answer.value) for answer in answers_of(program, (), config)]
+
+
+def asked_of_layers() -> dict[str, Any]:
+    unified, flash = "RocmAiterUnifiedAttentionImpl", "AiterFlashAttentionImpl"
+    return {
+        "unified": answered(unified, unified),
+        "mixed": answered(unified, flash),
+        "unknown": answered(unified, "TritonAttentionImpl"),
+        "encoder": answered(unified, attn_type="encoder_only"),
+    }
+
+
+def refused_device() -> str:
+    """A rank whose device is not what the driver said."""
+    os.environ["FUSIONDSL_RULES"] = str(PACK)
+    one = slots_of(configured(str(PACK)))[POST]
+    one = one.with_target(replace(one.target, facts={**one.target.known(), "env.cu_count": 304}))
+    hooks.units_of_this_rank = lambda: 38
+    try:
+        hooks._check_device(one)
+    except hooks.RulesRefused as error:
+        return str(error)
+    return ""
 
 
 def agreement(rank: int, file: str) -> dict[str, Any]:

@@ -38,6 +38,13 @@ def test_in_the_configuration(tmp_path: Path) -> None:
     assert seen["own"] == ["gfx942", False]
     assert seen["asked"] == [["custom"], []]
     assert seen["chained"] == [1, True]
+    assert seen["layers"] == {
+        "unified": [["layers.0", True], ["layers.1", True]],
+        "mixed": [["layers.0", True], ["layers.1", False]],
+        "unknown": [],
+        "encoder": [],
+    }
+    assert "the device of rank 0 has 38 compute units, where its driver says 304" in seen["device"]
     assert (
         "error[FD723]: the slot of the rules holds a `Anonymous` without a `uuid`"
         in (seen["anonymous"])

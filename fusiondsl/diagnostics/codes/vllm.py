@@ -19,7 +19,8 @@ CODES: dict[str, CodeInfo] = {
         "ranks would fuse differently",
         "Every rank compiles its own graphs, and with an all-reduce inside a fused op all of them "
         "must do the same. Before the model is loaded they compare a digest of rules, settings, "
-        "facts and versions. The message names ranks that differ from the first.",
+        "facts and versions. The message names ranks that differ from the first, or one with "
+        "another device than its driver said when the configuration was made.",
     ),
     "FD723": CodeInfo(
         "a pass slot is taken",

@@ -34,6 +34,13 @@ def engine_of(config: VllmConfig) -> Engine:
     )
 
 
+def is_known_release() -> bool:
+    """What is known of vLLM's code was read in this one's."""
+    from vllm import __version__
+
+    return str(__version__).startswith(_KNOWN_RELEASE)
+
+
 def _models(config: VllmConfig) -> list[ModelConfig]:
     draft = getattr(config.speculative_config, "draft_model_config", None)
     return [one for one in (config.model_config, draft) if one is not None]
@@ -41,11 +48,8 @@ def _models(config: VllmConfig) -> list[ModelConfig]:
 
 def _architectures(models: list[ModelConfig]) -> tuple[str, ...]:
     """Those of vLLM's own models, where all are: a plugin may have put another in its place."""
-    from vllm import __version__
-
     names = tuple(one.architecture for one in models)
-    known = __version__.startswith(_KNOWN_RELEASE)
-    return names if known and all(map(_is_own, models)) else ()
+    return names if is_known_release() and all(map(_is_own, models)) else ()
 
 
 def _is_own(model: ModelConfig) -> bool:

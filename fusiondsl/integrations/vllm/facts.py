@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from fusiondsl.aiter.tree import is_installed
+from fusiondsl.integrations.vllm.device import CU_COUNT, compute_units
+from fusiondsl.integrations.vllm.log import log
 from fusiondsl.target import Fact
 
 if TYPE_CHECKING:
@@ -19,12 +21,13 @@ _GROUP_QUANT = (0, 1, 14)
 def facts_of(config: VllmConfig) -> dict[str, Fact]:
     """What `config` and the installed packages say; what they do not say is left out.
 
-    Nothing here looks at a device, which the process that makes the configuration may not touch.
+    The process that makes the configuration may not touch a device: drivers are asked.
     """
     parallel = config.parallel_config
     found: dict[str, Fact | None] = {
         "env.vllm": True,
         "env.arch": _arch(),
+        CU_COUNT: _units(),
         "env.tp_size": parallel.tensor_parallel_size,
         "env.tp_group": "tp:0",
         "model.max_tokens": config.scheduler_config.max_num_batched_tokens,
@@ -43,6 +46,18 @@ def _arch() -> str | None:
     from vllm.platforms import rocm
 
     return str(rocm._GCN_ARCH).partition(":")[0] or None
+
+
+def _units() -> int | None:
+    """Compute units of a GPU, where all of them have as many."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_rocm():
+        return None
+    units = compute_units()
+    if units.count is None:
+        log().info("fusiondsl: %s is not known: %s", CU_COUNT, units.reason)
+    return units.count
 
 
 def _aiter_facts() -> dict[str, Fact | None]:

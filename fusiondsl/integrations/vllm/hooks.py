@@ -18,6 +18,7 @@ from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.render import render_all
 from fusiondsl.integrations.vllm import reports
 from fusiondsl.integrations.vllm.build import build_pass, ends_for, target_of
+from fusiondsl.integrations.vllm.device import CU_COUNT, units_of_this_rank
 from fusiondsl.integrations.vllm.layers import answers_of
 from fusiondsl.integrations.vllm.log import log
 from fusiondsl.integrations.vllm.passes import VllmFusionPass, checked_inner
@@ -184,6 +185,7 @@ def _started(wrapper: Any) -> None:
         return
     worker = wrapper.worker
     reports.begin(_rank())
+    _check_device(ready)
     _agree(ready, config)
     _check_end_points(config)
     worker.load_model = _after_call(worker.load_model, lambda: _answer(config))
@@ -247,6 +249,22 @@ def _of_all_ranks(own: _Item) -> list[_Item]:
     found = [own] * distributed.get_world_size()
     distributed.all_gather_object(found, own, group=get_world_group().cpu_group)
     return found
+
+
+@_refused
+def _check_device(ready: VllmFusionPass) -> None:
+    """The device of this rank is what the driver said, before anything was compiled for it."""
+    said, found = ready.target.known().get(CU_COUNT), units_of_this_rank()
+    if found in (None, said) or said is None or CU_COUNT in ready.settings.facts:
+        return
+    diagnostics = Diagnostics()
+    diagnostics.error(
+        "FD722",
+        f"the device of rank {_rank()} has {found} compute units, where its driver says {said}",
+        None,
+        help=f"say what holds for all ranks: `FUSIONDSL_FACTS={CU_COUNT}={found}`",
+    )
+    raise FusionError(diagnostics)
 
 
 @_refused

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fusiondsl import ir
 from fusiondsl.aiter.tree import is_installed
+from fusiondsl.integrations.vllm.log import log
 from fusiondsl.target import Answer, Fact
 
 if TYPE_CHECKING:
@@ -100,13 +101,17 @@ def _qk_norm_mrope(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]
     yield from _of_attention(config, "fused_qk_norm_mrope_kvcache_supported")
 
 
-def _of_attention(config: VllmConfig, method: str) -> Iterator[tuple[dict[str, Fact], bool]]:
-    """What the implementation of every attention layer says."""
+def _attention_layers(config: VllmConfig) -> list[tuple[str, Any]]:
     from vllm.config import get_layers_from_vllm_config
     from vllm.model_executor.layers.attention import Attention
 
     layers: dict[str, Any] = get_layers_from_vllm_config(config, Attention)
-    for name, layer in sorted(layers.items()):
+    return sorted(layers.items())
+
+
+def _of_attention(config: VllmConfig, method: str) -> Iterator[tuple[dict[str, Fact], bool]]:
+    """What the implementation of every attention layer says."""
+    for name, layer in _attention_layers(config):
         says = getattr(layer.impl, method, None)
         same = getattr(layer, "head_size_v", layer.head_size) == layer.head_size
         args = {
@@ -116,3 +121,32 @@ def _of_attention(config: VllmConfig, method: str) -> Iterator[tuple[dict[str, F
             "head_size": layer.head_size,
         }
         yield args, bool(same and says is not None and says())
+
+
+_KEYS_FROM_CACHE = {
+    "vllm.v1.attention.backends.rocm_aiter_unified_attn.RocmAiterUnifiedAttentionImpl": True,
+    # Tokens of a prompt attend to the keys they come with.
+    "vllm.v1.attention.backends.rocm_aiter_fa.AiterFlashAttentionImpl": False,
+}
+"""What the code of attention in vLLM 0.32 does; another class, or a subclass, may do otherwise."""
+
+
+@answers("keys_from_cache")
+def _keys_from_cache(config: VllmConfig) -> Iterator[tuple[dict[str, Fact], bool]]:
+    """No answer where a layer has another implementation, or is no decoder's."""
+    from fusiondsl.integrations.vllm.engine import is_known_release
+
+    if not is_known_release():
+        return
+    found: dict[str, bool] = {}
+    for name, layer in _attention_layers(config):
+        kind = type(layer.impl)
+        known = _KEYS_FROM_CACHE.get(f"{kind.__module__}.{kind.__qualname__}")
+        if known is None or layer.attn_type != "decoder":
+            # A graph may stand for any layer, so nothing is known of one of them alone.
+            what = f"{kind.__qualname__} as {layer.attn_type}"
+            log().debug("keys_from_cache is not known: %s is %s", name, what)
+            return
+        found[name] = known
+    for name, known in found.items():
+        yield {"l": name}, known
