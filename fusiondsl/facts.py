@@ -24,9 +24,9 @@ def parse_fact(text: str) -> tuple[str, Fact]:
         return name, value
     if kind == "bool" and value.lower() in _WORDS:
         return name, _WORDS[value.lower()]
-    if kind == "int" and re.fullmatch(r"-?[0-9]{1,18}", value):
+    if kind == "int" and re.fullmatch(r"[0-9]{1,18}", value) and int(value) > 0:
         return name, int(value)
-    wanted = "true or false" if kind == "bool" else "an integer"
+    wanted = "true or false" if kind == "bool" else "an integer above 0"
     raise ValueError(f"`{name}` is {wanted}, not `{value}`")
 
 

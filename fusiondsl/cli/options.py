@@ -87,7 +87,7 @@ def _arch(text: str) -> str:
 
 
 def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"`{text}` is not a positive integer")
     return int(text)
 

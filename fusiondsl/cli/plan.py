@@ -119,10 +119,10 @@ def run(args: argparse.Namespace) -> int:
     rules = load_rules(args)
     from fusiondsl.engine import CompiledRules
     from fusiondsl.engine.prospects import without_prospects
-    from fusiondsl.integrations.vllm.model_config import engine_of_model, read_model
+    from fusiondsl.integrations.vllm.model_config import engine_of_model
     from fusiondsl.integrations.vllm.outlook import CUT, PLAIN_CACHES, surroundings_of
 
-    model = {} if args.model is None else read_model(args.model)
+    model = _model(args)
     facts = {**_facts(args, model), **rules.target.known()}
     target = replace(target_with(facts), answers=rules.target.answers)
     compiled = CompiledRules(rules.program, target).compiled
@@ -138,7 +138,29 @@ def run(args: argparse.Namespace) -> int:
     own = {end for end in args.end_points if 1 < end < args.max_tokens}
     asked = {end for row in rows for end in row.end_points}
     _show(args, rows, sorted({*own, *asked, args.max_tokens}), describe(target))
+    _say_what_is_assumed(args, engine.architectures)
     return console_of(args).exit_code()
+
+
+def _model(args: argparse.Namespace) -> dict[str, Any]:
+    from fusiondsl.integrations.vllm.model_config import check_model, read_model
+
+    if args.model is None:
+        return {}
+    model = read_model(args.model)
+    check_model(model, args.tp or 1)
+    return model.config
+
+
+def _say_what_is_assumed(args: argparse.Namespace, architectures: tuple[str, ...]) -> None:
+    from fusiondsl.integrations.vllm.outlook import MODELS
+
+    known = bool(architectures) and MODELS.keys() >= set(architectures)
+    console_of(args).add(known_model=known)
+    if args.model is None or known:
+        return
+    which = ", ".join(architectures) or "a model without `architectures`"
+    console_of(args).print(f"nothing is assumed of {which}: any rule may have a site")
 
 
 def _is_rotary(custom_ops: tuple[str, ...] | None) -> bool | None:

@@ -10,7 +10,13 @@ import pytest
 from fusiondsl.cli.exits import Exit
 from tests.cli.conftest import Run
 
-MODEL = {"hidden_size": 64, "intermediate_size": 128, "torch_dtype": "bfloat16"}
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "torch_dtype": "bfloat16",
+}
 
 PLAN = """\
 rule       can fire  tokens  ends ranges at  why not, or what is left to decide
@@ -43,7 +49,9 @@ def test_the_plan(run: Run, model: str) -> None:
 
 
 def test_the_sizes_of_a_model_of_text_and_images(run: Run, model: str) -> None:
-    Path(model, "config.json").write_text(json.dumps({"text_config": MODEL, "hidden_size": 7}))
+    Path(model, "config.json").write_text(
+        json.dumps({**MODEL, "text_config": MODEL, "hidden_size": 7})
+    )
     assert plan(run, "--model", model) == PLAN
 
 
@@ -99,8 +107,6 @@ wanted   open      1..64               64  nobody answers is_wanted(n = 7)
 
 
 def test_what_has_no_site_in_the_model(run: Run, model: str) -> None:
-    own = {**MODEL, "architectures": ["LlamaForCausalLM"]}
-    Path(model, "config.json").write_text(json.dumps(own))
     Path("reduced.fuse").write_text(REDUCED)
     words = ("plan", "reduced.fuse", "--model", model, "--max-tokens", "512")
     assert run(*words).out.startswith(NO_SITE)
@@ -120,7 +126,112 @@ def test_of_a_model_that_is_not_known_nothing_is_assumed(run: Run, model: str) -
     own = {**MODEL, "architectures": ["SomebodysForCausalLM"]}
     Path(model, "config.json").write_text(json.dumps(own))
     Path("reduced.fuse").write_text(REDUCED)
-    assert run("plan", "reduced.fuse", "--model", model).out.startswith(OPEN)
+    done = run("plan", "reduced.fuse", "--model", model)
+    assert done.out.startswith(OPEN)
+    assert done.out.endswith(
+        "nothing is assumed of SomebodysForCausalLM: any rule may have a site\n"
+    )
+    Path(model, "config.json").write_text(json.dumps({**MODEL, "architectures": None}))
+    done = run("plan", "reduced.fuse", "--model", model)
+    assert done.out.endswith("of a model without `architectures`: any rule may have a site\n")
+
+
+def test_a_model_of_32_bits_is_served_in_16(run: Run, model: str) -> None:
+    Path(model, "config.json").write_text(json.dumps({**MODEL, "torch_dtype": "float32"}))
+    assert plan(run, "--model", model) == PLAN
+
+
+WRONG_SIZE = """\
+error[FD726]: `hidden_size` is "big", which is no size
+ --> model/config.json:3:18
+  |
+3 |   "hidden_size": "big",
+  |                  ^^^^^
+  |
+  = note: in `model/config.json`
+"""
+TWO_RANKS = """\
+error[FD726]: 5 attention heads cannot be split over 2 ranks
+ --> model/config.json:3:26
+  |
+3 |   "num_attention_heads": 5
+  |                          ^
+  |
+  = note: in `model/config.json`
+"""
+BROKEN = """\
+error[FD724]: `model/config.json` is no JSON: Expecting value
+ --> model/config.json:2:18
+  |
+2 |   "hidden_size": oops
+  |                  ^
+  |
+  = help: give a directory with a `config.json`, or such a file
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['"a": 1', '"hidden_size": "big"', '"b": 1'], WRONG_SIZE),
+        (['"hidden_size": 64', '"num_attention_heads": 5'], TWO_RANKS),
+        (['"hidden_size": oops'], BROKEN),
+    ],
+)
+def test_what_is_wrong_is_shown_in_its_place(
+    run: Run, model: str, lines: list[str], expected: str
+) -> None:
+    text = "{\n  " + ",\n  ".join(lines) + "\n}\n"
+    Path(model, "config.json").write_text(text)
+    done = run("plan", "pack.fuse", "--model", model, "--tp", "2")
+    assert done.code == Exit.USAGE
+    assert done.err.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": -4}, "`hidden_size` is -4, which is no size"),
+        ({"hidden_size": True}, "`hidden_size` is true, which is no size"),
+        ({"num_attention_heads": 1.5}, "`num_attention_heads` is 1.5, which is no size"),
+        ({"architectures": "Llama"}, "`architectures` is no list of names"),
+        ({"architectures": [1]}, "`architectures` is no list of names"),
+        ({"text_config": [1]}, "`text_config` is no object"),
+        ({"torch_dtype": "int4"}, '`torch_dtype` is "int4", which is no dtype of activations'),
+        ({"torch_dtype": None, "dtype": ["x"]}, '`dtype` is ["x"], which is no dtype'),
+    ],
+)
+def test_values_that_no_engine_takes(
+    run: Run, model: str, changes: dict[str, object], message: str
+) -> None:
+    Path(model, "config.json").write_text(json.dumps({**MODEL, **changes}))
+    done = run("plan", "pack.fuse", "--model", model)
+    assert done.code == Exit.USAGE
+    assert f"error[FD726]: {message}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"hidden_size": 1' + "0" * 5000 + "}", "is refused: "),
+        ("", "is no JSON: "),
+    ],
+)
+def test_a_configuration_that_no_json_reader_takes(
+    run: Run, model: str, content: str, message: str
+) -> None:
+    Path(model, "config.json").write_text(content)
+    done = run("plan", "pack.fuse", "--model", model)
+    assert done.code == Exit.USAGE
+    assert message in done.err
+
+
+@pytest.mark.parametrize("name", ["nowhere", "x" * 5000, "", "a\0b", "pack.fuse"])
+def test_a_model_that_is_not_there(run: Run, model: str, name: str) -> None:
+    done = run("plan", "pack.fuse", "--model", name)
+    assert done.code == Exit.USAGE
+    assert "error[FD724]: " in done.err
 
 
 def test_no_token_count_is_left(run: Run, model: str) -> None:

@@ -37,4 +37,10 @@ CODES: dict[str, CodeInfo] = {
         "Rules go into the configuration when it is complete, and ranks compare their rules when "
         "workers start. This vLLM does either somewhere else.",
     ),
+    "FD726": CodeInfo(
+        "no engine can serve this model so",
+        "A value in the configuration of a model is not what vLLM takes, or does not go with what "
+        "`fusiondsl plan` was told of the engine: attention heads are split over the ranks of a "
+        "tensor-parallel group. vLLM would not start.",
+    ),
 }

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from fusiondsl.decl.dtypes import DTYPES
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
+from fusiondsl.diagnostics.source import Source, Span
 from fusiondsl.integrations.vllm.outlook import Engine, keys_of
 from fusiondsl.target import Fact
 
 _FILE = "config.json"
+_MOST_SHOWN = 40
+"""Characters of a value."""
 _ACTIVATIONS = ("f64", "f32", "f16", "bf16")
 _SHORT = {
     **{name: name for name in _ACTIVATIONS},
@@ -22,21 +28,88 @@ _SHORT = {
 }
 
 
-def read_model(path: str | Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Model:
+    """The configuration of a model, and the text it was read from."""
+
+    config: dict[str, Any]
+    source: Source
+
+    def place(self, key: str) -> Span | None:
+        """Where the value of a key stands; None where that is not certain."""
+        found = list(re.finditer(rf'"{key}"\s*:\s*("[^"]*"|[^\s,}}\]]+)', self.source.text))
+        return Span(self.source, *found[0].span(1)) if len(found) == 1 else None
+
+
+def read_model(path: str | Path) -> Model:
     """The configuration in a file, or in `config.json` of a directory."""
+    # `os.path`, because only it answers for names that are too long.
     given = Path(path)
-    file = given / _FILE if given.is_dir() else given
+    file = given / _FILE if os.path.isdir(given) else given  # noqa: PTH112
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _refusal(f"cannot read the model's configuration `{file}`: {reason}") from None
+    source = Source(str(file), text)
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        at = min(error.pos, max(len(text) - 1, 0))
+        span = Span(source, at, at + 1) if text else None
+        raise _refusal(f"`{file}` is no JSON: {error.msg}", span) from None
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
         raise _refusal(
-            f"cannot read the model's configuration `{file}`: {error.strerror}"
+            f"`{file}` is {'nested too deeply' if deep else f'refused: {error}'}"
         ) from None
-    except ValueError as error:
-        raise _refusal(f"`{file}` is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise _refusal(f"`{file}` is no configuration of a model: it is no object")
-    return found
+    return Model(found, source)
+
+
+def check_model(model: Model, ranks: int) -> None:
+    """Raises `FusionError` for what no engine with so many ranks can serve."""
+    diagnostics = Diagnostics()
+    text = _text(model.config)
+    for key, wrong in _wrong(model.config, text, ranks):
+        diagnostics.error("FD726", wrong, model.place(key), notes=[f"in `{model.source.name}`"])
+    if diagnostics.has_errors:
+        raise FusionError(diagnostics, 2)
+
+
+def _wrong(
+    config: Mapping[str, Any], text: Mapping[str, Any], ranks: int
+) -> Iterator[tuple[str, str]]:
+    """Keys, with what is wrong with their values."""
+    if not isinstance(config.get("text_config", {}), Mapping):
+        yield "text_config", "`text_config` is no object"
+    names = config.get("architectures")
+    if names is not None and not _are_names(names):
+        yield "architectures", "`architectures` is no list of names"
+    for key in ("hidden_size", "num_attention_heads"):
+        if text.get(key) is not None and not _is_size(text[key]):
+            yield key, f"`{key}` is {_shown(text[key])}, which is no size"
+    key, dtype = _dtype(config)
+    if dtype is not None and short_dtype(dtype) is None:
+        yield key, f"`{key}` is {_shown(dtype)}, which is no dtype of activations"
+    heads = text.get("num_attention_heads")
+    if _is_size(heads) and heads % ranks:
+        shown = _shown(heads)
+        yield "num_attention_heads", f"{shown} attention heads cannot be split over {ranks} ranks"
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return type(value) is int and value > 0
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def facts_of_model(config: Mapping[str, Any], dtype: str | None = None) -> dict[str, Fact]:
@@ -47,7 +120,7 @@ def facts_of_model(config: Mapping[str, Any], dtype: str | None = None) -> dict[
         "model.intermediate_size": text.get("intermediate_size"),
         "model.itemsize": DTYPES[served_dtypes(config, dtype)[0]][1],
     }
-    return {fact: value for fact, value in found.items() if type(value) is int and value > 0}
+    return {fact: value for fact, value in found.items() if _is_size(value)}
 
 
 def engine_of_model(
@@ -57,12 +130,10 @@ def engine_of_model(
 
     `facts` are those of the target; an empty `config` is one that is not known.
     """
-    names = config.get("architectures")
-    named = isinstance(names, list) and all(isinstance(name, str) for name in names)
     ranks, hidden = facts.get("env.tp_size"), facts.get("model.hidden_size")
     aiter = facts.get("env.aiter")
     return Engine(
-        architectures=tuple(names) if isinstance(names, list) and named else (),
+        architectures=tuple(config.get("architectures") or ()),
         keys=keys_of(config),
         hidden_sizes=frozenset({hidden} if isinstance(hidden, int) else ()),
         dtypes=served_dtypes(config, dtype),
@@ -80,12 +151,17 @@ def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def served_dtypes(config: Mapping[str, Any], dtype: str | None = None) -> tuple[str, ...]:
     """What activations may be: vLLM serves a model of 32 bits in 16, if `dtype` does not forbid."""
-    text = _text(config)
-    own = short_dtype(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype"))
-    name = own if dtype is None else short_dtype(dtype)
+    name = short_dtype(_dtype(config)[1] if dtype is None else dtype)
     if name is None or (dtype is None and name == "f32"):
         return ("bf16", "f16")
     return (name,)
+
+
+def _dtype(config: Mapping[str, Any]) -> tuple[str, object]:
+    """The key that says it, and what it says; None where none does."""
+    text = _text(config)
+    said = ((part, key) for part in (text, config) for key in ("torch_dtype", "dtype"))
+    return next(((key, part[key]) for part, key in said if part.get(key)), ("torch_dtype", None))
 
 
 def _section(config: Mapping[str, Any]) -> object:
@@ -105,9 +181,9 @@ def short_dtype(dtype: object) -> str | None:
     return _SHORT.get(str(dtype).removeprefix("torch."))
 
 
-def _refusal(message: str) -> FusionError:
+def _refusal(message: str, span: Span | None = None) -> FusionError:
     diagnostics = Diagnostics()
     diagnostics.error(
-        "FD724", message, None, help="give a directory with a `config.json`, or such a file"
+        "FD724", message, span, help="give a directory with a `config.json`, or such a file"
     )
     return FusionError(diagnostics, 2)
