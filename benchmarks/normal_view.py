@@ -68,7 +68,7 @@ LITERAL: tuple[tuple[Any, str, Any], ...] = (
     (site, "_duplicate", lambda view, found, user: None),
     (site, "_twins", lambda found, user: []),
     (Sizes, "equal", lambda sizes, bindings: {}),
-    (apply, "reshaped_bases", lambda graph: nullcontext()),
+    (apply, "opened_bases", lambda graph, bindings: nullcontext()),
 )
 """What is looked through, and what stands there instead of looking."""
 

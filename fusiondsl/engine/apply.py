@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 from torch import fx
 
-from fusiondsl.engine.bases import reshaped_bases
+from fusiondsl.engine.bases import opened_bases
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
@@ -71,7 +71,7 @@ def apply(
 
 
 def _run(run: Run, plan: Plan, graph: fx.Graph, before: int) -> Report:
-    with reshaped_bases(graph):
+    with opened_bases(graph, run.compiled.bindings):
         for trie in plan.strata:
             run.stratum(trie)
     return Report(

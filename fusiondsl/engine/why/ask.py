@@ -10,7 +10,7 @@ from torch import fx
 
 from fusiondsl import ir
 from fusiondsl.engine.apply import Plan, Run
-from fusiondsl.engine.bases import reshaped_bases
+from fusiondsl.engine.bases import opened_bases
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.report import Fired, Refusal
 from fusiondsl.engine.symbols import plain_reads
@@ -75,7 +75,7 @@ class _Inquiry:
         self._edits = Runs(graph, self._holds)
 
     def answer(self) -> Answer:
-        with reshaped_bases(self._copy):
+        with opened_bases(self._copy, self._compiled.bindings):
             return self._answer()
 
     def _answer(self) -> Answer:
