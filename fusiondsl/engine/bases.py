@@ -346,6 +346,9 @@ class _Opening:
             if node in news:
                 self._retired.add(node)
             self._graph.erase_node(node)
+        for reader in [reader for base in opened.bases for reader in base.exact]:
+            if not reader._erased:
+                reader.meta["val"] = _evaluated(reader)
         for base, whole in opened.wholes:
             self._describe(opened, self._join(base, whole))
         _erase_unread(opened.cut)
@@ -373,6 +376,9 @@ class _Opening:
         """The base is gone: who read it reads its parts."""
         self._settle(opened)
         call = opened.call
+        for item in [part.item for base in opened.bases for part in base.parts]:
+            if item is not None and not item._erased:
+                item.meta |= _origin(item)
         if "eager_input_vals" in call.meta:
             kwargs = fx.map_arg(dict(call.kwargs), lambda node: node.meta.get("val"))
             call.meta["eager_input_vals"] = (call.args, kwargs)
@@ -383,11 +389,7 @@ class _Opening:
             if node._erased:
                 continue
             carried = {k: v for k, v in opened.call.meta.items() if k in _CARRIED}
-            around = (*node.all_input_nodes, *node.users)
-            origin = next((n.meta["fusiondsl"] for n in around if "fusiondsl" in n.meta), None)
-            node.meta = {**carried, "val": _evaluated(node)}
-            if origin is not None:
-                node.meta["fusiondsl"] = origin
+            node.meta = {**carried, "val": _evaluated(node), **_origin(node)}
 
 
 # --- nodes and values ----------------------------------------------------------------------------
@@ -428,6 +430,18 @@ def _erase_unread(nodes: Sequence[fx.Node]) -> None:
     for node in reversed(nodes):
         if not node._erased and not node.users:
             node.graph.erase_node(node)
+
+
+def _origin(node: fx.Node) -> dict[str, Any]:
+    """The rule that wrote the nearest node around, because of which this one is there."""
+    seen, waiting = {node}, [node]
+    for found in waiting:
+        if "fusiondsl" in found.meta:
+            return {"fusiondsl": found.meta["fusiondsl"]}
+        around = [n for n in (*found.users, *found.all_input_nodes) if n not in seen]
+        seen.update(around)
+        waiting += around
+    return {}
 
 
 def _evaluated(node: fx.Node) -> Any:

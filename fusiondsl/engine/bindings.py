@@ -96,9 +96,10 @@ class Bindings:
         decl = self._ops[name]
         if real is not None and not real.takes(schema_order(decl)):
             return None
-        return self._binding(name, decl)
+        returns = len(decl.results) if real is None else real.returns
+        return self._binding(name, decl, max(returns, 1))
 
-    def _binding(self, name: str, decl: ir.OpDecl) -> Binding:
+    def _binding(self, name: str, decl: ir.OpDecl, own_items: int) -> Binding:
         params = decl.params
         arguments = tuple([self._argument(p) for p in params if p.kind in ("read", "inout")])
         returns = len(decl.results)
@@ -112,7 +113,7 @@ class Bindings:
             arguments,
             returns,
             mutated,
-            1 if returns == 0 else 0,
+            own_items if returns == 0 else 0,
             keyword_only,
             frozenset(names),
             {a.name: a.default for a in arguments if a.default is not _MISSING},
@@ -162,6 +163,8 @@ class _Real:
     arguments: tuple[str, ...]
     required: int
     """Arguments up to the last one without a default."""
+    returns: int
+    """With those that are arguments, which a declaration leaves out."""
 
     @staticmethod
     def of(target: torch._ops.OpOverload, schema: Any) -> _Real:
@@ -172,6 +175,7 @@ class _Real:
             f"{schema.name}.{target._overloadname or 'default'}",
             tuple([argument.name for argument in arguments]),
             needed[-1] + 1 if needed else 0,
+            len(schema.returns),
         )
 
     def takes(self, params: Sequence[ir.Param]) -> bool:

@@ -200,15 +200,38 @@ def _may_alias(target: Any) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
+def _aliased_place(target: Any) -> int:
+    """Of the argument that a result may share memory with: of an out= op the last one."""
+    schema = getattr(target, "_schema", None)
+    returned = schema.returns[0].alias_info if schema is not None and schema.returns else None
+    if returned is None:
+        return 0
+    arguments = enumerate(schema.arguments)
+    given = ((i, a.alias_info) for i, a in arguments if a.alias_info is not None)
+    return next((i for i, info in given if info.before_set & returned.before_set), 0)
+
+
 def is_alias(node: fx.Node) -> bool:
-    """The node may share memory with its first argument."""
+    """The node may share memory with an argument."""
     return node.target is operator.getitem or _may_alias(node.target)
+
+
+def _shared(node: fx.Node) -> Any:
+    """The argument that a node may share memory with."""
+    place = 0 if node.target is operator.getitem else _aliased_place(node.target)
+    if place == 0:
+        return aten.first_argument(node)
+    if place < len(node.args):
+        return node.args[place]
+    target: Any = node.target
+    return node.kwargs.get(target._schema.arguments[place].name)
 
 
 def root_of(node: fx.Node) -> fx.Node:
     """The node that owns the memory of `node`."""
     while is_alias(node):
-        source = aten.first_argument(node)
+        source = _shared(node)
         if not isinstance(source, fx.Node):
             break
         if node.target is operator.getitem and not _may_alias(source.target):

@@ -119,6 +119,8 @@ def _end(offset: Size, chunks: Sequence[_Chunk]) -> Size:
 
 def box_of(shown: Region, base: Region) -> tuple[Cut, ...] | None:
     """The cuts of a contiguous base that leave what a view shows, up to its shape."""
+    if shown.has_elements_of(base):
+        return ()
     starts = _index_of(shown.offset, base)
     if starts is None:
         return None
@@ -140,6 +142,9 @@ def box_of(shown: Region, base: Region) -> tuple[Cut, ...] | None:
     )
     box = base
     for cut in cuts:
+        # What is in the base ends with it; only within a row is there something behind the end.
+        if cut.dim > 0 and not _at_most(_plus(cut.start, cut.size), base.sizes[cut.dim]):
+            return None
         box = box.cut(cut.dim, cut.start, cut.size)
     return cuts if box.has_elements_of(shown) else None
 

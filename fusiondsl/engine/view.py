@@ -296,7 +296,7 @@ class View:
         return Call(binding.name, args, node, binding, results, _buffers(binding, given))
 
     def _call_v2(self, node: fx.Node) -> Call | None:
-        """Whole bases only: reshapes of them were set apart before, slices are not seen through."""
+        """Whole bases only: parts of them were set apart before."""
         binding = self.bindings.of(node.args[0])
         if binding is None:
             return None
@@ -304,6 +304,8 @@ class View:
         bases = node.kwargs.get("_all_bases")
         if not isinstance(bases, (list, tuple)):
             return None
+        if _makes_outputs(node, binding):
+            return self._call_out(node, binding, given)
         item_of_argument: dict[str, int] = {}
         for name in binding.mutated:
             prefix = f"_{name}_"
@@ -329,13 +331,39 @@ class View:
             nodes = items.get(first + item_of_argument[name]) if name in item_of_argument else None
             if nodes:
                 results[binding.returns + offset] = nodes
+        if 0 in items and binding.returns == 0 and _returns_argument(node.args[0]):
+            results[0] = [*results.get(0, ()), *items[0]]
         buffers = _buffers(binding, given)
         return Call(binding.name, args, node, binding, results, buffers)
+
+    def _call_out(self, node: fx.Node, binding: Binding, given: dict[str, Any]) -> Call | None:
+        """The memory of what an out= op writes is made with the call, which returns just that."""
+        args = _ordered(binding, given)
+        if args is None:
+            return None
+        results = {0: [node]} if len(binding.mutated) == 1 else _items(node, 0)
+        return Call(binding.name, args, node, binding, results)
 
 
 _MISSING: Any = object()
 _PARTS = ("size", "slice_dim", "length")
 """What `auto_functionalized_v2` has of an argument that is not all of its base."""
+
+
+def _makes_outputs(node: fx.Node, binding: Binding) -> bool:
+    target: Any = node.args[0]
+    return (
+        binding.returns == 0
+        and bool(binding.mutated)
+        and all(f"_{name}_dtype" in node.kwargs for name in binding.mutated)
+        and len(target._schema.returns) == len(binding.mutated)
+    )
+
+
+def _returns_argument(target: Any) -> bool:
+    """What an op returns is the argument it writes."""
+    returns = target._schema.returns
+    return len(returns) == 1 and returns[0].alias_info is not None
 
 
 def _index(graph: fx.Graph) -> dict[Any, list[fx.Node]]:

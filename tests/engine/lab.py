@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -168,6 +168,14 @@ def _nothing(*_: Any) -> None:
     return None
 
 
+def sum_to(x: Tensor, r: Tensor, *, dest: Tensor) -> Tensor:
+    return dest.copy_(x + r)
+
+
+def pair_to(x: Tensor, *, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    return low.copy_(x.relu()), high.copy_((-x).relu())
+
+
 Impl = Callable[..., Any]
 OPS: list[tuple[str, Impl, Impl]] = [
     ("norm(Tensor x, Tensor w, float eps) -> Tensor", norm, _like),
@@ -276,6 +284,17 @@ OPS: list[tuple[str, Impl, Impl]] = [
         lambda x, group: x.new_empty(x.shape[0], x.shape[1] // group, dtype=F32),
     ),
     ("twice(Tensor x) -> Tensor", lambda x: other(act(x)), _like),
+    (
+        "sum.to(Tensor x, Tensor r, *, Tensor(a!) dest) -> Tensor(a!)",
+        sum_to,
+        lambda x, r, *, dest: dest,
+    ),
+    (
+        "pair.to(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(a!), Tensor(b!))",
+        pair_to,
+        lambda x, *, low, high: (low, high),
+    ),
+    ("bump_(Tensor(a!) x, float by) -> Tensor(a!)", Tensor.add_, lambda x, by: x),
 ]
 
 _library = torch.library.Library("lab", "FRAGMENT")
@@ -285,9 +304,17 @@ _library = torch.library.Library("lab", "FRAGMENT")
 def _register() -> None:
     for schema, implementation, fake in OPS:
         name = schema.partition("(")[0]
-        _library.define(schema, tags=(torch.Tag.needs_exact_strides,))
+        _library.define(schema, tags=(torch.Tag.needs_exact_strides, *_tags(name)))
         _library.impl(name, implementation, "CompositeExplicitAutograd")
         torch.library.register_fake(f"lab::{name}", fake, lib=_library)
+
+
+def _tags(name: str) -> Iterator[torch.Tag]:
+    """What the newest torch wants to be told of ops that return what they write."""
+    kind = "out" if name.endswith(".to") else "inplace" if name.endswith("_") else ""
+    tag = getattr(torch.Tag, kind, None)
+    if tag is not None:
+        yield tag
 
 
 _register()

@@ -23,7 +23,7 @@ from fusiondsl.engine.why.fused import AlreadyFused
 from fusiondsl.engine.why.lenient import compile_leniently
 from fusiondsl.engine.why.scan import Place, Scan
 from fusiondsl.engine.why.show import model_line
-from fusiondsl.engine.why.unread import not_lowered, undeclared
+from fusiondsl.engine.why.unread import Unseen, not_lowered, undeclared, unopened_text
 from fusiondsl.pause import collection_paused
 
 
@@ -72,10 +72,12 @@ class _Inquiry:
         self._fused = AlreadyFused(compiled, graph)
         self._scans: dict[str, Scan] = {}
         self._places: dict[str, list[Place]] = {}
+        self._unseen = Unseen({}, ())
         self._edits = Runs(graph, self._holds)
 
     def answer(self) -> Answer:
-        with opened_bases(self._copy, self._compiled.bindings):
+        with opened_bases(self._copy, self._compiled.bindings) as unopened:
+            self._unseen = Unseen(self._compiled.forms.spellings, unopened)
             return self._answer()
 
     def _answer(self) -> Answer:
@@ -85,7 +87,12 @@ class _Inquiry:
             if mine and self._run.fake_mode is not None:
                 run = self._run
                 scan = Scan(
-                    self._lenient.compiled, self._copy, self._tokens, run.fake_mode, run.shape_env
+                    self._lenient.compiled,
+                    self._copy,
+                    self._tokens,
+                    run.fake_mode,
+                    run.shape_env,
+                    self._unseen,
                 )
                 self._scans.update({rule.name: scan for rule in mine})
                 self._places.update({rule.name: scan.places(rule) for rule in mine})
@@ -137,7 +144,7 @@ class _Inquiry:
             return
         where = "" if self._site is None else f" around {self._site}"
         wanted = tuple(dict.fromkeys(call.op for call in rule.match))
-        node, hint = self._unseen(wanted)
+        node, hint = self._in_another_form(wanted)
         yield Cause(
             "structure",
             f"no half of the source stands anywhere{where} in the graph{hint}",
@@ -147,8 +154,11 @@ class _Inquiry:
             source=None if node is None else model_line(node),
         )
 
-    def _unseen(self, wanted: tuple[str, ...]) -> tuple[fx.Node | None, str]:
+    def _in_another_form(self, wanted: tuple[str, ...]) -> tuple[fx.Node | None, str]:
         """What may stand there all the same, in a form that no rule sees."""
+        unopened = self._unseen.of(wanted)
+        if unopened is not None:
+            return self._graph_node(unopened.call), f": {unopened_text(unopened)}"
         other = undeclared(self._graph, self._compiled.bindings, wanted)
         if other is not None:
             node, name, like = other
@@ -157,6 +167,9 @@ class _Inquiry:
         if early is not None:
             return early, f", which is not lowered to aten operations, such as {early.name}"
         return None, ""
+
+    def _graph_node(self, name: str) -> fx.Node | None:
+        return next((node for node in self._graph.nodes if node.name == name), None)
 
     def _fused_already(self, rule: ir.Rule) -> Iterator[SiteAnswer]:
         """Where the graph has what the rule writes."""

@@ -27,6 +27,7 @@ from fusiondsl.engine.why.nearest import Assignment, Nearest
 from fusiondsl.engine.why.readings import Readings, TolerantView
 from fusiondsl.engine.why.sketch import Sketch
 from fusiondsl.engine.why.spelled import body_forms
+from fusiondsl.engine.why.unread import Unseen
 
 NEAR = 0.5
 """The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
@@ -67,8 +68,10 @@ class Scan:
         tokens: range | None,
         fake_mode: Any,
         shape_env: Any,
+        unseen: Unseen,
     ) -> None:
         self._compiled = compiled
+        self._unseen = unseen
         known = Verdicts()
         signatures = Signatures(known.numbers)
         self._view = TolerantView(graph, compiled)
@@ -157,7 +160,8 @@ class Scan:
         first = next(assignment.calls[i].node for i in order if i in assignment.calls)
         calls = [assignment.calls.get(i) or absent(sketch.body[i].op, first) for i in order]
         whole = len(assignment.calls) == len(order)
-        causes = Teller(sketch, assignment, self.spellings).causes()
+        told = Teller(sketch, assignment, self.spellings).causes()
+        causes = [self._unseen.explained(cause, self._nodes) for cause in told]
         site = self._site(rule, assignment, calls)
         found = [*causes, *self._refusals(site, assignment, whole=whole)]
         nodes = [n.name for call in assignment.calls.values() for n in call.nodes]
