@@ -10,7 +10,7 @@ to what it was.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -32,10 +32,15 @@ from fusiondsl.engine.parts import (
     joined_size,
     size_of_reader,
 )
-from fusiondsl.engine.symbols import shape_of
+from fusiondsl.engine.symbols import shape_of, strides_of
 
 _ATEN = torch.ops.aten
 _CARRIED = ("stack_trace", "nn_module_stack", "original_aten", "from_node", "seq_nr", "custom")
+
+
+# Assigning either takes the node out of the graph's tables and puts it back; these are for others.
+_set_args: Callable[[fx.Node, Any], None] = vars(fx.Node)["args"].fset
+_set_kwargs: Callable[[fx.Node, Any], None] = vars(fx.Node)["kwargs"].fset
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,8 @@ class _Opened:
     """By place: the new node that reads the base."""
     wholes: list[tuple[Base, fx.Node]] = field(default_factory=list)
     """A base with other readers, and what they read."""
+    borrowed: list[torch.Tensor] = field(default_factory=list)
+    """Values of items that are those of views."""
     named: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
     """Nodes that nobody reads, and those that have their names instead."""
 
@@ -150,7 +157,9 @@ def _put(node: fx.Node, state: _State) -> None:
     target, args, kwargs = state
     if node.target is not target:
         node.target = target
-    node.args, node.kwargs = args, kwargs
+    _set_args(node, args)
+    if kwargs or node.kwargs:
+        _set_kwargs(node, kwargs)
 
 
 class _Opening:
@@ -163,6 +172,8 @@ class _Opening:
         self._opened: list[_Opened] = []
         self._retired: set[fx.Node] = set()
         """New bases that are gone, because what is read of them is elsewhere."""
+        self._borrowed: list[torch.Tensor] = []
+        """Values that what rules have written took over from views of one memory."""
         self.unopened: list[Unopened] = []
 
     # --- open ------------------------------------------------------------------------------------
@@ -180,7 +191,8 @@ class _Opening:
     def _open(self, call: fx.Node, bases: list[Base]) -> _Opened:
         opened = _Opened(call, dict(call.kwargs), call.meta.get("val"), bases)
         first = first_item(call)
-        given: dict[str, Any] = {k: v for k, v in call.kwargs.items() if not _says(k, bases)}
+        said = _said(bases)
+        given: dict[str, Any] = {k: v for k, v in call.kwargs.items() if k not in said}
         all_bases = list(given["_all_bases"])
         values = list(opened.value) if isinstance(opened.value, (tuple, list)) else []
         values += [None] * (first + len(all_bases) - len(values))
@@ -195,17 +207,15 @@ class _Opening:
                     all_bases.append(source)
                     values.append(None)
                 given[f"_{part.name}_base_index"] = place
-                with faking(part.value):
-                    value = torch.empty_strided(
-                        part.value.shape,
-                        part.value.stride(),
-                        dtype=part.value.dtype,
-                        device=part.value.device,
-                    )
+                value = _borrowed(base, part)
+                if value is None:
+                    value = _alone(part.value)
+                else:
+                    opened.borrowed.append(value)
                 values[first + place] = value
                 if base.whole or part in base.exact.values():
                     part.item = self._item(call, part, first + place, value)
-        call.kwargs = {**given, "_all_bases": all_bases}
+        _set_kwargs(call, {**given, "_all_bases": all_bases})
         call.meta["val"] = tuple(values)
         for base in bases:
             self._redirect(opened, base)
@@ -273,10 +283,13 @@ class _Opening:
         for opened in reversed(self._opened):
             if opened.call._erased:
                 self._settle(opened)
+                self._borrowed += opened.borrowed
             elif any(base.node in self._retired for base in opened.bases):
                 self._keep_open(opened)
             else:
                 self._restore(opened)
+        if self._borrowed:
+            _give_memory(self._graph, self._borrowed)
 
     def _restore(self, opened: _Opened) -> None:
         for stub, node in reversed(opened.named):
@@ -305,7 +318,7 @@ class _Opening:
             bases[place] = root.args[0]
         said = {k: v for k, v in opened.kwargs.items() if k.startswith("_")}
         given |= said | {"_all_bases": bases}
-        call.kwargs = {key: given[key] for key in opened.kwargs}
+        _set_kwargs(call, {key: given[key] for key in opened.kwargs})
         if opened.value is not None:
             call.meta["val"] = opened.value
 
@@ -376,9 +389,10 @@ class _Opening:
         """The base is gone: who read it reads its parts."""
         self._settle(opened)
         call = opened.call
-        for item in [part.item for base in opened.bases for part in base.parts]:
-            if item is not None and not item._erased:
-                item.meta |= _origin(item)
+        call.meta["val"] = _evaluated(call)
+        for item in call.users:
+            index: Any = item.args[1]
+            item.meta |= {"val": call.meta["val"][index], **_origin(item)}
         if "eager_input_vals" in call.meta:
             kwargs = fx.map_arg(dict(call.kwargs), lambda node: node.meta.get("val"))
             call.meta["eager_input_vals"] = (call.args, kwargs)
@@ -405,6 +419,33 @@ def _cut_out(graph: fx.Graph, node: fx.Node, part: Part, name: str) -> Iterator[
     if part.size is not None:
         target = _ATEN.reshape.default
         yield graph.create_node("call_function", target, (node, list(part.size)), name=name)
+
+
+def _borrowed(base: Base, part: Part) -> torch.Tensor | None:
+    """The value of a reader that shows just a part: what the part will be, but for its memory."""
+    for reader, shown in base.exact.items():
+        value: torch.Tensor = reader.meta["val"]
+        alike = shown is part and shape_of(value) == part.shape
+        if alike and strides_of(value) == part.region.strides:
+            return value
+    return None
+
+
+def _alone(value: torch.Tensor) -> torch.Tensor:
+    """A value like another, with memory of its own."""
+    form: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
+    with faking(value):
+        return torch.empty_strided(value.shape, value.stride(), **form)
+
+
+def _give_memory(graph: fx.Graph, borrowed: Iterable[torch.Tensor]) -> None:
+    own = {id(value): _alone(value) for value in borrowed}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if id(value) in own:
+            node.meta["val"] = own[id(value)]
+        elif isinstance(value, tuple) and any(id(item) in own for item in value):
+            node.meta["val"] = tuple([own.get(id(item), item) for item in value])
 
 
 def _put_in(graph: fx.Graph, base: Any, value: Any, part: Part) -> list[fx.Node]:
@@ -445,12 +486,13 @@ def _origin(node: fx.Node) -> dict[str, Any]:
 
 
 def _evaluated(node: fx.Node) -> Any:
-    args = fx.map_arg(node.args, lambda n: n.meta["val"])
+    args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
+    values = (source.meta["val"] for source in node.all_input_nodes)
     target: Any = node.target
-    with faking(node.all_input_nodes[0].meta["val"]):
-        return target(*args)
+    with faking(next(value for value in values if isinstance(value, torch.Tensor))):
+        return target(*args, **kwargs)
 
 
-def _says(key: str, bases: Iterable[Base]) -> bool:
-    """The keyword says which part of a base an argument is."""
-    return any(key == f"_{p.name}_{what}" for base in bases for p in base.parts for what in KEYS)
+def _said(bases: Iterable[Base]) -> set[str]:
+    """The keywords that say which part of a base an argument is."""
+    return {f"_{p.name}_{what}" for base in bases for p in base.parts for what in KEYS}

@@ -203,7 +203,7 @@ def _may_alias(target: Any) -> bool:
 @lru_cache(maxsize=4096)
 def _aliased_place(target: Any) -> int:
     """Of the argument that a result may share memory with: of an out= op the last one."""
-    schema = getattr(target, "_schema", None)
+    schema: Any = getattr(target, "_schema", None)
     returned = schema.returns[0].alias_info if schema is not None and schema.returns else None
     if returned is None:
         return 0

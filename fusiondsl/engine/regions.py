@@ -186,6 +186,8 @@ def quotient(left: Size, right: Size) -> Size | None:
 
 def _at_most(left: Size, right: Size) -> bool:
     """Certainly: symbols cancel out."""
+    if type(left) is type(right) is int:
+        return left <= right
     difference = (as_dim(right) - left).as_int()
     return difference is not None and difference >= 0
 
