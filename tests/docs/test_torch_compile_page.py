@@ -21,7 +21,7 @@ def test_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch._dynamo.reset()
     with config.patch(force_disable_caches=True):
-        assert run_programs(PAGE) == 7
+        assert run_programs(PAGE) == 8
     assert config.post_grad_custom_post_pass is None
 
 

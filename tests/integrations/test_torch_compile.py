@@ -7,6 +7,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ import torch
 from torch import Tensor, fx
 from torch._inductor import compile_fx, config
 from torch._inductor.custom_graph_pass import CustomGraphPass, CustomInferenceAwareGraphPass
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 import fusiondsl
 from fusiondsl import artifact
@@ -370,7 +376,77 @@ def test_training_compiles_two_graphs(rules: fusiondsl.CompiledRules) -> None:
     with torch.enable_grad():
         gate(other).sum().backward()
     torch.testing.assert_close(x.grad, other.grad)
-    assert len(fusion.reports) == 2
+    assert [report.counts for report in fusion.reports] == [{"gated": 1}, {}]
+
+
+def test_a_value_that_is_kept_for_the_backward_graph(rules: fusiondsl.CompiledRules) -> None:
+    """It is computed from the rule's input, and so may stay beside what the rule writes."""
+
+    def policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        is_kept = op is torch.ops.aten.sigmoid.default
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = partial(create_selective_checkpoint_contexts, policy)
+
+    def keeping(x: Tensor) -> Tensor:
+        kept: Tensor = checkpoint(gate, x, use_reentrant=False, context_fn=contexts)
+        return kept
+
+    def gradient(function: Any) -> Tensor:
+        x = X.clone().requires_grad_()
+        with torch.enable_grad():
+            function(x).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    with installed(rules) as fusion:
+        torch.testing.assert_close(gradient(torch.compile(keeping)), gradient(gate))
+    forward = fusion.reports[0]
+    assert (forward.counts, forward.nodes_before - forward.nodes_after) == ({"gated": 1}, 1)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_both_sides_of_a_branch(rules: fusiondsl.CompiledRules, positive: bool) -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda v: gate(v), lambda v: gate(v * 2), (x,))
+
+    x = X.abs() if positive else -X.abs()
+    with installed(rules) as fusion:
+        torch.testing.assert_close(torch.compile(function, fullgraph=True)(x), function(x))
+    assert [report.counts for report in fusion.reports] == [{"gated": 1}, {"gated": 1}, {}]
+
+
+def test_a_region_is_compiled_once(rules: fusiondsl.CompiledRules) -> None:
+    region = torch.compiler.nested_compile_region(gate)
+
+    def function(x: Tensor) -> Tensor:
+        return region(x).sum() + region(x * 2).sum()
+
+    with installed(rules) as fusion:
+        torch.testing.assert_close(torch.compile(function, fullgraph=True)(X), function(X))
+    assert [report.counts for report in fusion.reports] == [{"gated": 1}, {}]
+
+
+def test_an_input_that_is_changed_afterwards(rules: fusiondsl.CompiledRules) -> None:
+    def function(x: Tensor) -> Tensor:
+        y = gate(x)
+        x.add_(1)
+        return y
+
+    given, expected = X.clone(), X.clone()
+    with installed(rules, require="gated"):
+        torch.testing.assert_close(torch.compile(function)(given), function(expected))
+    torch.testing.assert_close(given, expected)
+
+
+@pytest.mark.parametrize("options", [{"freezing": True}, {"cpp_wrapper": True}])
+def test_weights_that_are_frozen_and_wrappers_in_another_language(
+    rules: fusiondsl.CompiledRules, options: dict[str, bool]
+) -> None:
+    module = torch.nn.Linear(128, 128)
+    made = torch.compile(lambda x: gate(module(x)))
+    with config.patch(options), installed(rules, require="gated"):
+        torch.testing.assert_close(made(X), gate(module(X)))
 
 
 # --- elsewhere -----------------------------------------------------------------------------------
