@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fusiondsl.cli.contracts import OwnContracts, counted, failure_data, verdict
+from fusiondsl.cli.contracts import (
+    OwnContracts,
+    counted,
+    failure_data,
+    unchecked_data,
+    verdict,
+)
 from fusiondsl.cli.dumps import add_graph, notes, readable
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.inputs import load_rules
@@ -90,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
     failing += own.failures
     if args.expect is not None or own.are_there:
         console.add(failures=failure_data(failing))
+    if own.are_there:
+        console.add(unchecked=unchecked_data(own.unchecked))
     return Exit.FINDINGS if failing else console.exit_code()
 
 

@@ -96,6 +96,7 @@ class OwnContracts:
         self._name = name
         self._found = found
         self.failures: list[tuple[str, Failure]] = []
+        self.unchecked: list[Expect] = []
         self._about = list(self._about_this_file())
 
     @property
@@ -112,9 +113,9 @@ class OwnContracts:
             self.failures += [(expect.graph, failure) for failure in broken(expect, mine)]
         if held:
             verdict(console, "contracts of the rules", [f for _, f in self.failures])
-        for expect in self._about:
-            if expect not in held:
-                console.print(f"not checked: {_title(expect)} ({expect.span})")
+        self.unchecked = [expect for expect in self._about if expect not in held]
+        for expect in self.unchecked:
+            console.print(f"not checked: {_title(expect)} ({expect.span})")
 
     def _about_this_file(self) -> Iterator[Expect]:
         # `os.path`, because `Path.resolve` raises where links go in circles.
@@ -151,6 +152,19 @@ class OwnContracts:
 def _number(name: str) -> str:
     """`#3` of `FILE#3`."""
     return name[len(file_of(name)) :]
+
+
+def unchecked_data(expects: Iterable[Expect]) -> list[dict[str, Any]]:
+    return [
+        {
+            "rule": expect.rule,
+            "graph": expect.graph,
+            "given": dict(_given(expect)),
+            "wanted": expect.sites,
+            "span": str(expect.span),
+        }
+        for expect in expects
+    ]
 
 
 def verdict(console: Console, title: str, failures: Sequence[Failure]) -> None:

@@ -320,6 +320,24 @@ def test_audit_with_both_kinds(run: Run) -> None:
     assert done.code == 1
 
 
+def test_audit_as_json_names_what_was_not_checked(run: Run) -> None:
+    state(
+        'expect scale_add == 1 in graph "graph.txt"',
+        'expect scale_add == 1 in graph "graph.txt" { env.arch = "gfx942" }',
+    )
+    document = json.loads(run(*AUDIT, "graph.txt", "--format", "json").out)
+    assert document["failures"] == []
+    assert document["unchecked"] == [
+        {
+            "rule": "scale_add",
+            "graph": "graph.txt",
+            "given": {"env.arch": "gfx942"},
+            "wanted": 1,
+            "span": "pack.fuse:20:1",
+        }
+    ]
+
+
 # --- what they are not ---------------------------------------------------------------------------
 
 
