@@ -34,6 +34,8 @@ BUDGET = 200
 """Calls tried from one start."""
 
 MISSING, BETWEEN, WRITTEN, CONSTANT, OTHER, KIND, SPELLING = range(7)
+_ELSEWHERE = 0.4
+"""What it costs that a value is there, and not from the call that was given up."""
 _COSTS = {BETWEEN: 0.5, WRITTEN: 0.45, CONSTANT: 0.3, OTHER: 0.55, KIND: 0.55, SPELLING: 0.0}
 
 
@@ -156,6 +158,9 @@ class Nearest:
             after.cost += _COSTS[CONSTANT]
         after.gaps = (*after.gaps, *gaps)
         after.cost += sum(_COSTS[gap.kind] for gap in gaps)
+        if _stands(state, call):
+            # one call stands for one: the other is as good as missing
+            after.cost += self._sketch.weights[index]
         return after
 
     def _unify(
@@ -183,6 +188,9 @@ class Nearest:
         bound = state.slots[slot]
         if bound is UNSET:
             state.slots[slot] = given
+            made = self._sketch.producers.get(slot)
+            if made is not None and made[0] in state.given_up:
+                state.cost += _ELSEWHERE
             yield from self._literal(index, position, slot, given)
         elif kind == CAPTURE:
             node = isinstance(given, VALUES)
@@ -353,6 +361,14 @@ def _without_echo(state: Assignment, index: int, position: int) -> Assignment:
 def _bound(state: Assignment, call: Recognised) -> bool:
     return bool(call.nodes) and any(
         call.node is other.node and call.result(0) is other.result(0)
+        for other in state.calls.values()
+    )
+
+
+def _stands(state: Assignment, call: Recognised) -> bool:
+    """Whether it stands for another call of the body; a cast or view that vanished is no call."""
+    return bool(call.nodes) and any(
+        bool(other.nodes) and call.node is other.node and call.result(0) is other.result(0)
         for other in state.calls.values()
     )
 

@@ -117,7 +117,7 @@ class Scan:
 
     def _assignments(self, rule: CompiledRule, sketch: Sketch) -> list[Assignment]:
         nearest = Nearest(sketch, self._view, self._readings)
-        found: list[Assignment] = []
+        found: list[tuple[bool, float, Assignment]] = []
         closed: set[tuple[int, Any]] = set()
         for index in self._starts(sketch):
             for call in self.calls_of(sketch.body[index].op):
@@ -126,18 +126,22 @@ class Scan:
                 ways = nearest.around(index, call)
                 if not ways:
                     continue
-                tells = len(ways) > 1 and _part(sketch, ways[0]) >= NEAR
-                best = self._best(rule, sketch, ways) if tells else ways[0]
-                found.append(best)
+                near = _part(sketch, ways[0]) >= NEAR
+                tells = sketch.has_sizes and near
+                cost, best = self._best(rule, sketch, ways) if tells else (ways[0].cost, ways[0])
+                # of what is far, nobody knows how well the sizes fit
+                found.append((sketch.has_sizes and not near, cost, best))
                 if best.cost <= _CLOSED:
                     closed |= _pairs(best)
         return _without_worse(found)
 
-    def _best(self, rule: CompiledRule, sketch: Sketch, ways: list[Assignment]) -> Assignment:
-        """The one that fits best when the sizes are looked at as well."""
+    def _best(
+        self, rule: CompiledRule, sketch: Sketch, ways: list[Assignment]
+    ) -> tuple[float, Assignment]:
+        """The one that fits best when the sizes are looked at as well, with what that costs."""
         misfits = [len(self._place(rule, sketch, way).causes) for way in ways]
         costs = [way.cost + _MISFIT * count for way, count in zip(ways, misfits, strict=True)]
-        return ways[costs.index(min(costs))]
+        return min(zip(costs, ways, strict=True), key=lambda pair: pair[0])
 
     def _starts(self, sketch: Sketch) -> list[int]:
         """The calls to look around, rarest first."""
@@ -247,12 +251,12 @@ def _pairs(assignment: Assignment) -> set[tuple[int, Any]]:
     return {(index, _identity(call)) for index, call in assignment.calls.items()}
 
 
-def _without_worse(found: list[Assignment]) -> list[Assignment]:
+def _without_worse(found: list[tuple[bool, float, Assignment]]) -> list[Assignment]:
     """Best first; of those that share a call only the best, unless all of the source is there."""
     kept: list[Assignment] = []
     taken: set[tuple[int, Any]] = set()
     known: set[frozenset[tuple[int, Any]]] = set()
-    for assignment in sorted(found, key=lambda a: a.cost):
+    for *_, assignment in sorted(found, key=lambda one: one[:2]):
         pairs = frozenset(_pairs(assignment))
         if pairs in known or (assignment.gaps and not taken.isdisjoint(pairs)):
             continue
