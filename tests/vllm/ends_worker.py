@@ -111,7 +111,10 @@ def all_cases(directory: Path) -> dict[str, Any]:
     for name in ("llama_fp8_static partition", "qwen3 partition", "deepseek partition"):
         config = configured(model(directory, name.split()[0]), **CASES[name])
         left = [*on_a_gpu(config)]
-        found[f"shipped, {name}"] = [rule for rule in left if rule.startswith("qk_norm")]
+        found[f"shipped, {name}"] = {
+            "turning": [rule for rule in left if rule.startswith("qk_norm")],
+            "ends": config.compilation_config.compile_ranges_endpoints,
+        }
     return {**found, **known_of_vllm(config)}
 
 

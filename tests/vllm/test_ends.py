@@ -126,10 +126,12 @@ def test_the_plan_says_the_same(
 def test_the_shipped_rules_for_norms_of_heads(
     configured: tuple[Path, dict[str, Any]], model: str
 ) -> None:
-    """On a GPU, where attention has the kernels."""
+    """On a GPU, where attention has the kernels; here it has none, and no range ends for them."""
     turning = ["qk_norm_rope_kv_cache_update", "qk_norm_mrope_kv_cache_update"]
     expected = turning[1:] if model == "qwen3" else turning
-    assert sorted(configured[1][f"shipped, {model} partition"]) == sorted(expected)
+    seen = configured[1][f"shipped, {model} partition"]
+    assert sorted(seen["turning"]) == sorted(expected)
+    assert len(seen["ends"]) == 1
 
 
 def test_what_the_table_says_of_models_is_what_their_code_says(
