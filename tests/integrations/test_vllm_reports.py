@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,6 +109,16 @@ error[FD721]: the rule `never` is required and did not fire in any graph
 2 errors
 """
     )
+
+
+def test_a_required_rule_without_a_site_in_the_engine() -> None:
+    made = ready(require=("twice",))
+    compiled_graph(made, 8, range(1, 17))
+    reports.last_start().pieces[:] = [replace(reports.last_start().pieces[0], refused=())]
+    with pytest.raises(FusionError) as caught:
+        reports.require(made, [], {"twice": "the engine has one rank"})
+    (note,) = caught.value.diagnostics[0].notes
+    assert note == "no graph of this engine has a site for it: the engine has one rank"
 
 
 def test_strict_requires_what_the_target_allows() -> None:

@@ -7,6 +7,7 @@ its configuration, of which its cache keys are made.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -17,7 +18,7 @@ from torch import distributed
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.render import render_all
 from fusiondsl.integrations.vllm import reports
-from fusiondsl.integrations.vllm.build import build_pass, ends_for, target_of
+from fusiondsl.integrations.vllm.build import build_pass, ends_for, left_out_for, target_of
 from fusiondsl.integrations.vllm.device import CU_COUNT, units_of_this_rank
 from fusiondsl.integrations.vllm.layers import answers_of
 from fusiondsl.integrations.vllm.log import log
@@ -129,6 +130,10 @@ def _configure(config: VllmConfig) -> None:
 def _set_end_points(config: VllmConfig) -> None:
     """Those of all passes beside the user's own."""
     ends = _ends(config)
+    if log().isEnabledFor(logging.DEBUG):
+        for one in _passes(config):
+            for rule, reason in left_out_for(one, config, _passes(config)).items():
+                log().debug("%s ends no range: %s", rule, reason)
     if ends:
         own = config.compilation_config.compile_ranges_endpoints or []
         config.compilation_config.compile_ranges_endpoints = sorted({*own, *ends})
@@ -233,7 +238,8 @@ def _finish(config: VllmConfig) -> None:
     reports.finish(ready, config)
     # Ranks of a pipeline have different graphs.
     fired = [rule for counts in _of_all_ranks(reports.last_start().counts) for rule in counts]
-    reports.require(ready, fired)
+    asked = ready.settings.strict or ready.settings.require
+    reports.require(ready, fired, left_out_for(ready, config, _passes(config)) if asked else {})
 
 
 def _rank() -> int:

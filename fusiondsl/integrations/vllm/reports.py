@@ -113,14 +113,20 @@ def summary(ready: VllmFusionPass, config: VllmConfig) -> str:
     return f"fusiondsl: {what}; {len(compiled.rules)} of {total} rules can fire; ranges end {ends}"
 
 
-def require(ready: VllmFusionPass, fired: Collection[str]) -> None:
-    """Raises where a required rule has not fired on any rank; `fired` are those that have."""
+def require(
+    ready: VllmFusionPass, fired: Collection[str], no_site: Mapping[str, str] | None = None
+) -> None:
+    """Raises where a required rule has not fired on any rank; `fired` are those that have.
+
+    `no_site` says of rules why the engine's graphs have nothing for them.
+    """
     spans = {rule.name: rule.span for rule in ready.program.rules}
     diagnostics = Diagnostics()
     for name in _required(ready):
         if name not in fired:
             message = f"the rule `{name}` is required and did not fire in any graph"
-            diagnostics.error("FD721", message, spans[name], notes=_reasons(name, ready))
+            reasons = _reasons(name, ready, no_site or {})
+            diagnostics.error("FD721", message, spans[name], notes=reasons)
     if diagnostics.has_errors:
         raise FusionError(diagnostics)
 
@@ -132,7 +138,7 @@ def _required(ready: VllmFusionPass) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *[rule.name for rule in ready.rules.compiled.rules])))
 
 
-def _reasons(rule: str, ready: VllmFusionPass) -> Iterable[str]:
+def _reasons(rule: str, ready: VllmFusionPass, no_site: Mapping[str, str]) -> Iterable[str]:
     for item in ready.rules.compiled.ineligible:
         if item.rule == rule:
             return (item.message,)
@@ -147,6 +153,8 @@ def _reasons(rule: str, ready: VllmFusionPass) -> Iterable[str]:
         if refusal.startswith(f"{rule} at ")
     )
     reasons = list(said)[:_MOST_REASONS]
+    if not reasons and rule in no_site:
+        return (f"no graph of this engine has a site for it: {no_site[rule]}",)
     return reasons or (f"nothing like it stands in any of the {len(_current.pieces)} graphs",)
 
 
