@@ -23,7 +23,7 @@ from vllm.model_executor.layers.attention import Attention
 
 import fusiondsl
 from fusiondsl import Target, artifact
-from fusiondsl.integrations.vllm import VllmFusionPass, fusion_pass, hooks, layers
+from fusiondsl.integrations.vllm import VllmFusionPass, fusion_pass, hooks, layers, plugin
 from fusiondsl.integrations.vllm.layers import answers_of
 
 PACK = Path(__file__).parent / "packs" / "limited.fuse"
@@ -92,7 +92,10 @@ def variant(directory: Path, name: str, old: str = "", new: str = "") -> str:
 
 
 def in_configuration(directory: Path) -> dict[str, Any]:
-    hooks.install()
+    # As vLLM does, once a process, and then the variable is set.
+    plugin.register()
+    without = configured(None)
+    waiting = not hooks._installed
     plain = configured(str(PACK))
     most = plain.scheduler_config.max_num_batched_tokens
     made = slots_of(plain)[POST]
@@ -116,6 +119,7 @@ def in_configuration(directory: Path) -> dict[str, Any]:
     again = copy.deepcopy(plain)
     again._set_compile_ranges()
     return {
+        "waiting": [waiting, slots_of(without).keys().isdisjoint((POST, PRE))],
         "most": most,
         "ends": plain.compilation_config.compile_ranges_endpoints,
         "with_own": configured(
@@ -128,7 +132,7 @@ def in_configuration(directory: Path) -> dict[str, Any]:
         ],
         "hashes": [
             config.compilation_config.compute_hash()
-            for config in (plain, elsewhere, packed, literal, dry, configured(None))
+            for config in (plain, elsewhere, packed, literal, dry, without)
         ],
         "uuids": [
             made.uuid(),

@@ -20,6 +20,7 @@ pytestmark = [
 def test_in_the_configuration(tmp_path: Path) -> None:
     seen = printed(worker(tmp_path, WORKER, str(tmp_path)))
     most = seen["most"]
+    assert seen["waiting"] == [True, True]
     assert seen["ends"] == [16, most]
     assert seen["with_own"] == [16, 64, most]
     assert seen["facts"] == {

@@ -45,11 +45,11 @@ class RulesRefused(RuntimeError):
         self.diagnostics = error.diagnostics
 
 
-def install() -> None:
-    """Once a process; further calls do nothing."""
+def install() -> bool:
+    """Once a process; False where it was done before."""
     global _installed
     if _installed:
-        return
+        return False
     from vllm.config import VllmConfig
     from vllm.v1.worker.worker_base import WorkerWrapperBase
 
@@ -58,6 +58,7 @@ def install() -> None:
     VllmConfig._set_compile_ranges = _before(_configure, VllmConfig._set_compile_ranges)
     WorkerWrapperBase.init_device = _after(WorkerWrapperBase.init_device, _started)
     _installed = True
+    return True
 
 
 def _check(owner: type, method: str) -> None:
@@ -185,11 +186,11 @@ def _passes(config: VllmConfig) -> list[VllmFusionPass]:
 def _started(wrapper: Any) -> None:
     """The process groups are there; the model is not loaded yet."""
     config: VllmConfig = wrapper.vllm_config
+    reports.begin(_rank())
     ready = pass_of(config)
     if ready is None:
         return
     worker = wrapper.worker
-    reports.begin(_rank())
     _check_device(ready)
     _agree(ready, config)
     _check_end_points(config)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from functools import wraps
+from typing import Any
 
 RULES = "FUSIONDSL_RULES"
 """Rule files for all engines."""
@@ -14,3 +17,24 @@ def register() -> None:
         from fusiondsl.integrations.vllm.hooks import install
 
         install()
+        return
+    _wait()
+
+
+def _wait() -> None:
+    """The variable may be set between two engines of a process: no plugin is called again."""
+    owner = getattr(sys.modules.get("vllm.config"), "VllmConfig", None)
+    theirs = getattr(owner, "_set_compile_ranges", None)
+    if owner is None or theirs is None:
+        return
+
+    @wraps(theirs)
+    def asked(config: Any, *args: Any, **kwargs: Any) -> Any:
+        if os.environ.get(RULES):
+            from fusiondsl.integrations.vllm.hooks import install
+
+            if install():  # around this
+                return config._set_compile_ranges(*args, **kwargs)
+        return theirs(config, *args, **kwargs)
+
+    owner._set_compile_ranges = asked
