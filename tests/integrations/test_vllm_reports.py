@@ -128,17 +128,41 @@ def test_strict_requires_what_the_target_allows() -> None:
     reports.require(made, ["twice"])
 
 
+def start(path: Path) -> None:
+    reports.begin(0)
+    reports.last_start().kept_in = path
+
+
 def test_reports_of_the_start_that_filled_the_cache(tmp_path: Path) -> None:
     path = tmp_path / "kept" / "one.json"
     made = ready()
+    start(path)
     compiled_graph(made, 8, range(1, 17))
     kept = list(reports.last_start().pieces)
-    reports._exchange(path)
-    reports.begin(0)
-    reports._exchange(path)
+    # Before the start is complete: another process may take the graph.
+    start(path)
+    reports._exchange()
     assert reports.last_start().pieces == kept
     assert reports.last_start().from_cache
     assert "(from vLLM's cache): twice 1;" in reports.summary(made, CONFIG)
+
+
+def test_a_start_that_finds_some_graphs_in_the_cache_keeps_the_reports_of_all(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "one.json"
+    made = ready()
+    start(path)
+    for ends in (17, 257):
+        compiled_graph(made, 8, range(1, ends))
+    start(path)
+    compiled_graph(made, 8, range(1, 257))
+    reports._exchange()
+    assert len(reports.last_start().pieces) == 2
+    assert not reports.last_start().from_cache
+    start(path)
+    reports._exchange()
+    assert len(reports.last_start().pieces) == 2
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '[{"index": 1}]'])
@@ -147,8 +171,9 @@ def test_damaged_reports_are_not_used(
 ) -> None:
     path = tmp_path / "one.json"
     path.write_text(content)
+    start(path)
     with caplog.at_level(logging.WARNING):
-        reports._exchange(path)
+        reports._exchange()
     assert reports.last_start().pieces == []
     assert "cannot read the reports of the graphs" in caplog.text
 
@@ -158,8 +183,11 @@ def test_a_directory_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     made = ready()
-    compiled_graph(made, 8, range(1, 17))
+    start(tmp_path / "file" / "one.json")
     with caplog.at_level(logging.WARNING):
-        reports._exchange(tmp_path / "file" / "one.json")
-    assert "cannot keep the reports of the graphs" in caplog.text
-    assert len(reports.last_start().pieces) == 1
+        for ends in (17, 257):
+            compiled_graph(made, 8, range(1, ends))
+        reports._exchange()
+    (said,) = caplog.messages
+    assert said.startswith("cannot keep the reports of the graphs in ")
+    assert len(reports.last_start().pieces) == 2

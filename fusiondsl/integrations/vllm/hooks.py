@@ -229,6 +229,7 @@ def _answer(config: VllmConfig) -> None:
         found = config.compilation_config.inductor_compile_config.get(slot)
         if isinstance(found, VllmFusionPass):
             found.answer(answers_of(found.program, found.target.answers, config))
+            reports.keep(found, config)
 
 
 @_refused

@@ -49,6 +49,8 @@ class Start:
     pieces: list[Piece] = field(default_factory=list)
     from_cache: bool = False
     """No pass has run: the graphs came from vLLM's cache, and the pieces from an earlier start."""
+    kept_in: Path | None = None
+    """Where the pieces are kept for later starts; None where nothing is cached."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,6 +84,9 @@ def add(report: Report, tokens: range | None, seconds: float) -> None:
     )
     _current.pieces.append(piece)
     log().debug("graph %d, tokens %s: %s", piece.index, piece.tokens, report)
+    # Another process can have the graph as soon as Inductor has it.
+    if _current.kept_in is not None and len(_kept()) < len(_current.pieces):
+        _keep()
 
 
 # --- the end of a start --------------------------------------------------------------------------
@@ -89,9 +94,7 @@ def add(report: Report, tokens: range | None, seconds: float) -> None:
 
 def finish(ready: VllmFusionPass, config: VllmConfig) -> None:
     """Says in a line what the rules did on the first rank."""
-    path = _store(ready, config)
-    if path is not None:
-        _exchange(path)
+    _exchange()
     if _current.rank == 0:
         log().info("%s", summary(ready, config))
 
@@ -161,24 +164,30 @@ def _reasons(rule: str, ready: VllmFusionPass, no_site: Mapping[str, str]) -> It
 # --- reports of graphs that come from the cache --------------------------------------------------
 
 
-def _store(ready: VllmFusionPass, config: VllmConfig) -> Path | None:
-    """Where the reports of this configuration lie; None where vLLM caches nothing."""
+def keep(ready: VllmFusionPass, config: VllmConfig) -> None:
+    """Says where pieces are kept: the model is loaded, and no graph has been compiled."""
     from vllm import envs
 
     if envs.VLLM_DISABLE_COMPILE_CACHE:
-        return None
-    key = hashlib.sha256(f"{config.compute_hash()} {ready.uuid()}".encode()).hexdigest()[:16]
-    return Path(envs.VLLM_CACHE_ROOT) / "fusiondsl" / f"{key}.rank{_current.rank}.json"
-
-
-def _exchange(path: Path) -> None:
-    """Keeps the reports of this start, or takes those of the start that filled the cache."""
-    stored = _load(path)
-    if len(stored) > len(_current.pieces):
-        _current.from_cache = not _current.pieces
-        _current.pieces[:] = stored
         return
-    if not _current.pieces:
+    key = hashlib.sha256(f"{config.compute_hash()} {ready.uuid()}".encode()).hexdigest()[:16]
+    name = f"{key}.rank{_current.rank}.json"
+    _current.kept_in = Path(envs.VLLM_CACHE_ROOT) / "fusiondsl" / name
+
+
+def _exchange() -> None:
+    """Keeps the reports of this start, or takes those of the start that filled the cache."""
+    kept = _kept()
+    if len(kept) > len(_current.pieces):
+        _current.from_cache = not _current.pieces
+        _current.pieces[:] = kept
+    elif _current.pieces:
+        _keep()
+
+
+def _keep() -> None:
+    path = _current.kept_in
+    if path is None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,13 +196,17 @@ def _exchange(path: Path) -> None:
         partial.replace(path)
     except OSError as error:
         log().warning("cannot keep the reports of the graphs in %s: %s", path, error.strerror)
+        _current.kept_in = None  # and say so once
 
 
-def _load(path: Path) -> list[Piece]:
+def _kept() -> list[Piece]:
+    path = _current.kept_in
+    if path is None:
+        return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         return [_piece(row) for row in rows]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         log().warning("cannot read the reports of the graphs in %s: %s", path, error)
