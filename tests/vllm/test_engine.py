@@ -5,34 +5,28 @@ With `FUSIONDSL_ENGINES=all` every model is run; else the one that shows most.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from tests.vllm.cpu_engine.start import EVERY, PYTHON, SHARED_MEMORY, Engines, Outcome
+from tests.vllm.cpu_engine.start import EVERY, PYTHON, ROOT, Engines, Outcome
+from tests.vllm.engines import (
+    CUSTOM,
+    F32,
+    GPU_OPS,
+    ONE_GRAPH,
+    PACKS,
+    PIECES,
+    REFERENCES,
+    SHIPPED,
+    STATIC,
+    fired,
+    same_text,
+    unfused,
+)
 
-PACKS = Path(__file__).parent / "packs"
-REFERENCES = {"FUSIONDSL_REFERENCE_OPS": "1"}
-SHIPPED = {
-    **REFERENCES,
-    "FUSIONDSL_RULES": "fusiondsl:rocm_aiter",
-    "FUSIONDSL_FACTS": "env.arch=gfx950",
-}
-F32 = {
-    **REFERENCES,
-    "FUSIONDSL_RULES": str(PACKS / "f32.fuse"),
-    "FUSIONDSL_FACTS": "env.arch=gfx950",
-}
-GPU_OPS = {"CPU_ENGINE_GPU_OPS": "1", "CPU_ENGINE_F32": "1"}
-ONE_GRAPH = {"use_inductor_graph_partition": True}
-PIECES: dict[str, Any] = {"use_inductor_graph_partition": False}
-CUSTOM = {**ONE_GRAPH, "custom_ops": ["+quant_fp8", "+silu_and_mul"]}
-STATIC = {"add_rms_norm_static_quant": 7, "rms_norm_static_quant": 1, "silu_mul_static_quant": 4}
-"""Four layers have two norms each, and one comes last; that one and the first differ."""
+OWN_KERNELS = ROOT / "benchmarks" / "rules" / "static_quant.fuse"
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,47 +36,6 @@ pytestmark = [
     ),
 ]
 every = pytest.mark.skipif(not EVERY, reason="FUSIONDSL_ENGINES is not `all`")
-
-
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with TemporaryDirectory() as root:
-        made = Engines(Path(root))
-        made.start = cache_of(made.start)  # type: ignore[method-assign]
-        yield made
-
-
-def cache_of(start: Any) -> Any:
-    """Tests share starts that are equal, unless they name a cache."""
-    known: dict[str, Outcome] = {}
-
-    def started(model: str, **options: Any) -> Outcome:
-        key = f"{model} {sorted(options.items(), key=lambda item: item[0])}"
-        if "cache" in options or key not in known:
-            known[key] = start(model, **options)
-        return known[key]
-
-    return started
-
-
-def same_text(one: Outcome, other: Outcome) -> bool:
-    """Greedy tokens are equal, and log-probabilities as good as equal."""
-    assert one["tokens"] == other["tokens"]
-    ours = [value for text in one["logprobs"] for value in text]
-    theirs = [value for text in other["logprobs"] for value in text]
-    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1e-4
-
-
-def fired(outcome: Outcome) -> dict[str, int]:
-    """What the one line of the start says: workers of several ranks are other processes."""
-    assert outcome.code == 0, outcome.log[-6000:]
-    (line,) = [line for line in outcome.log.splitlines() if "] fusiondsl: " in line]
-    listed = re.findall(r"[:,] (\w+) (\d+)(?=[,;])", line.partition(" sites in ")[2])
-    return {rule: int(count) for rule, count in listed}
-
-
-def unfused(engines: Engines) -> Outcome:
-    return engines.start("llama_fp8_static", variables=GPU_OPS, compilation=CUSTOM, dtype="float32")
 
 
 # --- which rules fire, and that nothing else changes ---------------------------------------------
@@ -99,7 +52,7 @@ def test_no_code(engines: Engines) -> None:
     lines = [line for line in ours.log.splitlines() if "] fusiondsl: " in line]
     assert len(lines) == 1
     assert "rewrote 12 sites in 1 graphs: add_rms_norm_static_quant 7" in lines[0]
-    assert "3 of 4 rules can fire" in lines[0]
+    assert "3 of 5 rules can fire" in lines[0]
 
 
 @every
@@ -184,15 +137,36 @@ def test_sites(
 # --- two ranks -----------------------------------------------------------------------------------
 
 
-@every
-def test_two_ranks(engines: Engines) -> None:
-    options: dict[str, Any] = {"compilation": ONE_GRAPH, "dtype": "float32", "tp": 2}
-    ours = engines.start("llama", variables=F32, **options)
-    assert same_text(ours, engines.start("llama", variables={}, **options))
+TWO_RANKS: list[tuple[str, dict[str, Any], dict[str, int]]] = [
     # One all-reduce goes before a norm without a residual.
-    assert fired(ours) == {"allreduce_add_rms_norm": 8}
-    assert "rewrote 8 sites in 1 graphs: " in ours.log
-    assert not list(SHARED_MEMORY.glob("vllm_dist_*"))
+    ("llama", {"compilation": ONE_GRAPH}, {"allreduce_add_rms_norm": 8}),
+    # That norm is quantised all the same, and the last one is not.
+    (
+        "llama_fp8_static",
+        {"variables": GPU_OPS, "compilation": CUSTOM},
+        {
+            "allreduce_add_rms_norm": 1,
+            "allreduce_add_rms_norm_static_quant": 7,
+            "rms_norm_static_quant": 1,
+            "silu_mul_static_quant": 4,
+        },
+    ),
+]
+
+
+@every
+@pytest.mark.parametrize(
+    ("model", "options", "expected"), TWO_RANKS, ids=[row[0] for row in TWO_RANKS]
+)
+def test_two_ranks(
+    engines: Engines, model: str, options: dict[str, Any], expected: dict[str, int]
+) -> None:
+    shared = {"dtype": "float32", "tp": 2, "compilation": options["compilation"]}
+    variables = options.get("variables", {})
+    ours = engines.start(model, variables={**variables, **F32}, **shared)
+    assert same_text(ours, engines.start(model, variables=variables, **shared))
+    assert fired(ours) == expected
+    assert f"rewrote {sum(expected.values())} sites in 1 graphs: " in ours.log
 
 
 # --- beside vLLM's own passes --------------------------------------------------------------------
@@ -224,6 +198,23 @@ def test_vllms_own_fusions(
     }
     assert (ran.result.get("counts") or {}) == by_us
     assert same_text(ran, unfused(engines))
+
+
+@every
+def test_vllms_own_fusions_in_bf16(engines: Engines) -> None:
+    """With rules for the kernels that vLLM's passes call, both give one text to the last bit."""
+    passes, rules = {"CPU_ENGINE_VLLM_PASSES": "1"}, {"FUSIONDSL_RULES": str(OWN_KERNELS)}
+    theirs, ours = (
+        engines.start("llama_fp8_static", variables={**GPU_OPS, **given}, compilation=CUSTOM)
+        for given in (passes, rules)
+    )
+    assert theirs["matched"] == {"RMSNormQuantFusionPass": 8, "ActivationQuantFusionPass": 4}
+    assert ours["counts"] == {
+        "add_rms_norm_static_quant": 7,
+        "rms_norm_static_quant": 1,
+        "silu_and_mul_static_quant": 4,
+    }
+    assert (ours["tokens"], ours["logprobs"]) == (theirs["tokens"], theirs["logprobs"])
 
 
 # --- token ranges and caches ---------------------------------------------------------------------

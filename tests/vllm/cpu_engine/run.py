@@ -9,44 +9,61 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 PROMPTS = ([*range(3, 20)], [7, 8, 9])
 
 
-def main() -> None:
+def main(more: Callable[[], dict[str, Any]] = dict) -> None:
+    """`more` is asked at the end for what is to be printed beside all else."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
-    from vllm import LLM
+    import vllm  # noqa: F401  what it costs is no part of a start
 
+    imported = time.perf_counter()
+    engine = started(spec)
+    ready = time.perf_counter()
+    printed({**generated(engine, spec), **seen(engine), **more(), "init": ready - imported})
+
+
+def arguments(spec: dict[str, Any]) -> dict[str, Any]:
+    """Of an engine."""
     compilation = dict(spec["compilation"])
     if spec["config"] is not None:
         from fusiondsl.integrations.vllm import fusion_pass
 
-        slot = spec["config"].pop("slot", "post_grad_custom_post_pass")
-        added = fusion_pass(*spec["config"].pop("rules"), **spec["config"])
-        compilation["inductor_compile_config"] = {slot: added}
-    imported = time.perf_counter()
-    engine = LLM(
-        model=spec["model"],
-        load_format=spec["load_format"],
-        skip_tokenizer_init=True,
-        dtype=spec["dtype"],
-        max_model_len=256,
-        max_num_batched_tokens=spec["max_tokens"],
-        max_num_seqs=4,
-        seed=0,
-        tensor_parallel_size=spec["tp"],
-        compilation_config=compilation,
-        enable_prefix_caching=False,
+        given = dict(spec["config"])
+        slot = given.pop("slot", "post_grad_custom_post_pass")
+        compilation["inductor_compile_config"] = {slot: fusion_pass(*given.pop("rules"), **given)}
+    return {
+        "model": spec["model"],
+        "load_format": spec["load_format"],
+        "skip_tokenizer_init": True,
+        "dtype": spec["dtype"],
+        "max_model_len": 256,
+        "max_num_batched_tokens": spec["max_tokens"],
+        "max_num_seqs": 4,
+        "seed": 0,
+        "tensor_parallel_size": spec["tp"],
+        "compilation_config": compilation,
+        "enable_prefix_caching": False,
         **spec["engine"],
-    )
-    ready = time.perf_counter()
-    print(json.dumps({**_generated(engine, spec), **_seen(engine), "init": ready - imported}))
+    }
+
+
+def started(spec: dict[str, Any]) -> Any:
+    from vllm import LLM
+
+    return LLM(**arguments(spec))
+
+
+def printed(row: dict[str, Any]) -> None:
+    print(json.dumps(row))
     sys.stdout.flush()
 
 
-def _generated(engine: Any, spec: dict[str, Any]) -> dict[str, Any]:
+def generated(engine: Any, spec: dict[str, Any]) -> dict[str, Any]:
     from vllm import SamplingParams
 
     sampling = SamplingParams(
@@ -68,7 +85,7 @@ def _generated(engine: Any, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _seen(engine: Any) -> dict[str, Any]:
+def seen(engine: Any) -> dict[str, Any]:
     from vllm.compilation.counter import compilation_counter
     from vllm.compilation.passes.vllm_inductor_pass import get_match_table
 
@@ -76,7 +93,7 @@ def _seen(engine: Any) -> dict[str, Any]:
     managers = sys.modules.get("tests.vllm.cpu_engine.managers")
     kernels = sys.modules.get("tests.vllm.cpu_engine.kernels")
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    seen = {
+    row = {
         "mode": int(compilation.mode),
         "ends": compilation.compile_ranges_endpoints,
         "custom_ops": compilation.custom_ops,
@@ -89,10 +106,10 @@ def _seen(engine: Any) -> dict[str, Any]:
     }
     if "fusiondsl.integrations.vllm.reports" in sys.modules:
         start = sys.modules["fusiondsl.integrations.vllm.reports"].last_start()
-        seen["counts"] = start.counts
-        seen["from_cache"] = start.from_cache
-        seen["pieces"] = [asdict(piece) for piece in start.pieces]
-    return seen
+        row["counts"] = start.counts
+        row["from_cache"] = start.from_cache
+        row["pieces"] = [asdict(piece) for piece in start.pieces]
+    return row
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ EVERY = os.environ.get("FUSIONDSL_ENGINES") == "all"
 """Every engine that is known is to be started, which takes half an hour."""
 TIMEOUT = 900
 SHARED_MEMORY = Path("/dev/shm")
+SEGMENTS = ("vllm_dist_*", "psm_*", "sem.mp-*")
+"""Of the ranks of a group, and of Python between processes."""
 
 _ENTRY_POINTS = """\
 [vllm.platform_plugins]
@@ -34,6 +36,8 @@ class Outcome:
     code: int
     result: dict[str, Any]
     log: str
+    left: tuple[str, ...] = ()
+    """Shared memory that nobody held at the end; it is gone."""
 
     def __getitem__(self, name: str) -> Any:
         assert self.code == 0, self.log[-6000:]
@@ -61,10 +65,14 @@ class Engines:
         tokens: int = 8,
         installed: bool = True,
         engine: dict[str, Any] | None = None,
+        life: str | None = None,
+        module: str | None = None,
+        **more: Any,
     ) -> Outcome:
         """`variables` are of the environment; `cache` names a cache, without which nothing is kept.
 
-        `installed`: vLLM finds the entry point of fusiondsl.
+        `installed`: vLLM finds the entry point of fusiondsl. `life` is one of `lives`; `module` is
+        run instead of `run` or `lives`, and `more` is for it.
         """
         directory = self.model(model)
         spec = {
@@ -78,8 +86,13 @@ class Engines:
             "prompts": prompts,
             "tokens": tokens,
             "engine": engine or {},
+            "life": life,
+            **more,
         }
-        return self._run(spec, self.variables(variables or {}, tp, cache, installed))
+        usual = f"{__package__}.{'run' if life is None else 'lives'}"
+        return self.run(
+            module or usual, spec, self.variables(variables or {}, tp, cache, installed)
+        )
 
     def model(self, name: str) -> Path:
         """Made where vLLM is, which has what writes weights."""
@@ -137,10 +150,11 @@ class Engines:
             (metadata / "entry_points.txt").write_text(entry_points)
         return directory
 
-    def _run(self, spec: dict[str, Any], variables: dict[str, str]) -> Outcome:
-        before = set(_segments())
+    def run(self, module: str, spec: dict[str, Any], variables: dict[str, str]) -> Outcome:
+        """A process that runs `module` with `spec`, and prints a result as `run` does."""
+        before = segments()
         process = subprocess.Popen(
-            [str(PYTHON), "-m", "tests.vllm.cpu_engine.run", json.dumps(spec)],
+            [str(PYTHON), "-m", module, json.dumps(spec)],
             cwd=self.root,
             env=variables,
             stdout=subprocess.PIPE,
@@ -155,16 +169,38 @@ class Engines:
             log, _ = process.communicate()
             log += f"\nno end after {TIMEOUT} seconds"
         finally:
-            for left in set(_segments()) - before:
-                left.unlink(missing_ok=True)
+            left = segments() - before
+            for segment in left:
+                segment.unlink(missing_ok=True)
         rows = [line for line in log.splitlines() if line.startswith('{"tokens"')]
         result = json.loads(rows[-1]) if rows else {}
-        return Outcome(process.returncode if rows or process.returncode else 1, result, log)
+        code = process.returncode if rows or process.returncode else 1
+        return Outcome(code, result, log, tuple(sorted(segment.name for segment in left)))
 
 
-def _segments() -> list[Path]:
-    """Shared memory of vLLM's CPU group, which it leaves behind."""
-    return list(SHARED_MEMORY.glob("vllm_dist_*")) if SHARED_MEMORY.is_dir() else []
+def segments() -> set[Path]:
+    """Shared memory that this user has and no process holds: what engines leave behind."""
+    if not SHARED_MEMORY.is_dir():
+        return set()
+    held = _held()
+    return {
+        path
+        for pattern in SEGMENTS
+        for path in SHARED_MEMORY.glob(pattern)
+        if str(path) not in held and path.lstat().st_uid == os.getuid()
+    }
+
+
+def _held() -> set[str]:
+    """What processes have mapped there."""
+    found: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text(errors="replace").splitlines()
+        except OSError:  # it has ended, or is another user's
+            continue
+        found.update(line[line.index("/") :] for line in lines if f" {SHARED_MEMORY}/" in line)
+    return found
 
 
 def _own_entry_points() -> str:
