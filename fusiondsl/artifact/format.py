@@ -117,7 +117,17 @@ def _steps(body: Iterable[ir.Step]) -> Iterator[Any]:
 
 def identity(program: ir.Program, target: Target) -> bytes:
     """SHA-256 of what the rules do: blind to the files they stand in and to where in them."""
-    return hashlib.sha256(_body(replace(program, files=()), target, None)).digest()
+    return identity_for(program_identity(program), target)
+
+
+def program_identity(program: ir.Program) -> bytes:
+    """The part of `identity` that all targets share."""
+    return hashlib.sha256(pack(encode(replace(program, files=()), None))).digest()
+
+
+def identity_for(shared: bytes, target: Target) -> bytes:
+    """The `identity` of a program with that part."""
+    return hashlib.sha256(json_line(_target_data(target)) + shared).digest()
 
 
 def _body(program: ir.Program, target: Target, file_name: Callable[[str], str] | None) -> bytes:

@@ -14,7 +14,6 @@ from fusiondsl.engine.apply import Plan, apply, build_plan
 from fusiondsl.engine.compile import Compiled, PlanRow, compile_program
 from fusiondsl.engine.plan import plan_rows
 from fusiondsl.engine.report import Report
-from fusiondsl.proof import Prover, Verdict
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from fusiondsl.engine.graph_pass import FusionPass
     from fusiondsl.engine.registration import Registration
     from fusiondsl.engine.why import Answer, Audit
+    from fusiondsl.proof import Prover, Verdict
 
 
 class CompiledRules:
@@ -48,6 +48,8 @@ class CompiledRules:
 
     @cached_property
     def prover(self) -> Prover:
+        from fusiondsl.proof import Prover  # with all that checks rules, which no graph needs
+
         return Prover(self.program)
 
     def proof(self, name: str) -> Verdict:

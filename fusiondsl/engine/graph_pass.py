@@ -14,7 +14,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from fusiondsl import __version__, ir
-from fusiondsl.artifact import identity
+from fusiondsl.artifact import identity_for, program_identity
 from fusiondsl.engine.compiled import CompiledRules
 from fusiondsl.engine.live import tell, tell_why
 from fusiondsl.engine.report import Ineligible, Report
@@ -58,6 +58,7 @@ class FusionPass(CustomGraphPass):
         self.tokens = tokens
         self.reports: list[Report] = []
         self._content: bytes | None = None
+        """What copies for other targets share of the identity, once somebody asks for it."""
         register(program)
         self._check_eligible()
 
@@ -103,10 +104,11 @@ class FusionPass(CustomGraphPass):
     def identity(self) -> bytes:
         """Hash of rules, declarations, target facts, token range, settings and versions."""
         if self._content is None:
-            self._content = identity(self.rules.program, self.rules.target)
+            self._content = program_identity(self.rules.program)
         versions = (torch.__version__, __version__)
         asked = (self.tokens, self.settings.dry_run, versions)
-        return hashlib.sha256(self._content + repr(asked).encode()).digest()
+        content = identity_for(self._content, self.rules.target)
+        return hashlib.sha256(content + repr(asked).encode()).digest()
 
     def _written_schemas(self) -> Iterator[str]:
         """Of ops of others: a rule is left out where its op is missing or is another one."""
@@ -125,6 +127,13 @@ class FusionPass(CustomGraphPass):
             check_required(never, [Report(ineligible=self.rules.compiled.ineligible)])
 
     # --- copies --------------------------------------------------------------------------------
+
+    def with_target(self, target: Target) -> FusionPass:
+        """The same rules for another target."""
+        other = self.__copy__()
+        other.rules = CompiledRules(self.rules.program, target)
+        other._check_eligible()
+        return other
 
     def __copy__(self) -> FusionPass:
         """Shares what never changes, and the list of reports."""

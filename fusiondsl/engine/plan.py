@@ -8,13 +8,14 @@ from fusiondsl import ir
 from fusiondsl.dims import BUILTINS, NO_FACTS, Dim, Facts, Value, evaluate, names, render
 from fusiondsl.dims.expr import Binary, Expr
 from fusiondsl.engine.compile import Compiled, CompiledRule, PlanRow
-from fusiondsl.proof import Prover
 from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES
 
 _MODEL = "the dtype of the model"
 
 
 def plan_rows(compiled: Compiled) -> list[PlanRow]:
+    from fusiondsl.proof import Prover
+
     ready = {rule.name: rule for rule in compiled.rules}
     refused = {item.rule: item.message for item in compiled.ineligible}
     prover = Prover(compiled.program)

@@ -157,6 +157,31 @@ def test_the_key_tells_whether_an_op_of_others_is_there() -> None:
     assert fusion.identity() == identity
 
 
+def test_the_same_rules_for_another_target() -> None:
+    made = rules(PLAIN).graph_pass()
+    before = made.identity()
+    other = fusiondsl.Target(arch="gfx942", tp_size=2, tp_group="tp:0")
+    moved = made.with_target(other)
+    assert (
+        moved.identity()
+        == fusiondsl.CompiledRules(made.rules.program, other).graph_pass().identity()
+    )
+    assert moved.rules.target == other
+    assert made.identity() == before != moved.identity()
+
+
+def test_rewriting_imports_nothing_that_checks_or_proves_rules() -> None:
+    """Nor what reads printed graphs: an engine with an artifact pays for none of it."""
+    code = (
+        "import sys, fusiondsl.engine, fusiondsl.engine.graph_pass, fusiondsl.artifact;"
+        " print([m for m in ('analysis', 'proof', 'graphs.reader') if f'fusiondsl.{m}' in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "[]\n"
+
+
 SCRIPT = """
 import sys
 import fusiondsl

@@ -18,7 +18,6 @@ from fusiondsl.integrations.vllm.outlook import surroundings_of
 from fusiondsl.integrations.vllm.passes import VllmFusionPass
 from fusiondsl.integrations.vllm.settings import Settings, check_rule_names
 from fusiondsl.ir.strata import written_ops
-from fusiondsl.kept import load_once
 from fusiondsl.target import Fact, Target
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def _read(settings: Settings) -> tuple[ir.Program, Target]:
     if len(settings.rules) == 1 and artifact.is_artifact(settings.rules[0]):
         loaded = artifact.load(settings.rules[0])
         return loaded.program, loaded.target
+    from fusiondsl.kept import load_once  # reads and checks text, which an artifact has behind it
+
     return load_once(*settings.rules).program, Target()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 from collections.abc import Iterable
@@ -39,14 +40,13 @@ class VllmFusionPass(inductor_pass.InductorPass):  # type: ignore[misc]
         settings: Settings,
         *,
         from_environment: bool = False,
-        inner: inductor_pass.InductorPass | None = None,
     ) -> None:
         self.program = program
         """With the rules that are off."""
         self.settings = settings
         self.from_environment = from_environment
         """Put here because of `FUSIONDSL_RULES`, not by the user's own configuration."""
-        self.inner = inner
+        self.inner: inductor_pass.InductorPass | None = None
         """A pass that was in the slot before; it runs first."""
         # What is required is asked after the start: the target is not known before.
         asked = engine.Settings(off=settings.off, dry_run=settings.dry_run)
@@ -87,26 +87,25 @@ class VllmFusionPass(inductor_pass.InductorPass):  # type: ignore[misc]
 
     def with_target(self, target: Target) -> VllmFusionPass:
         """The same for another target."""
-        return VllmFusionPass(
-            self.program,
-            target,
-            self.settings,
-            from_environment=self.from_environment,
-            inner=self.inner,
-        )
+        other = copy.copy(self)
+        other._fusion = self._fusion.with_target(target)
+        return other
 
     def answer(self, answers: Iterable[Answer]) -> None:
         """Takes what layers say, once there are layers: before a graph is compiled."""
         target = replace(self.target, answers=tuple(answers))
         if target != self.target:
-            self._fusion = self.with_target(target)._fusion
+            self._fusion = self._fusion.with_target(target)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VllmFusionPass:
         # The rules are never changed, and a configuration is copied often.
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        memo[id(self)] = copied
+        memo[id(self)] = copied = copy.copy(self)
         return copied
+
+    def __copy__(self) -> VllmFusionPass:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from fusiondsl.integrations.vllm.hooks import install

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from functools import wraps
+from importlib import import_module
+from types import ModuleType
 from typing import Any
+
+from fusiondsl.pause import collection_paused
 
 RULES = "FUSIONDSL_RULES"
 """Rule files for all engines."""
@@ -14,11 +18,15 @@ RULES = "FUSIONDSL_RULES"
 def register() -> None:
     """Makes vLLM use the rules that `FUSIONDSL_RULES` names."""
     if os.environ.get(RULES):
-        from fusiondsl.integrations.vllm.hooks import install
+        hooks().install()
+    else:
+        _wait()
 
-        install()
-        return
-    _wait()
+
+def hooks() -> ModuleType:
+    """What puts rules in. One run of the collector would walk all that vLLM has imported."""
+    with collection_paused():
+        return import_module(f"{__package__}.hooks")
 
 
 def _wait() -> None:
@@ -30,11 +38,8 @@ def _wait() -> None:
 
     @wraps(theirs)
     def asked(config: Any, *args: Any, **kwargs: Any) -> Any:
-        if os.environ.get(RULES):
-            from fusiondsl.integrations.vllm.hooks import install
-
-            if install():  # around this
-                return config._set_compile_ranges(*args, **kwargs)
+        if os.environ.get(RULES) and hooks().install():  # around this
+            return config._set_compile_ranges(*args, **kwargs)
         return theirs(config, *args, **kwargs)
 
     owner._set_compile_ranges = asked
