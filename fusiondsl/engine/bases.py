@@ -266,7 +266,8 @@ class _Opening:
             if not view.users:
                 opened.stub(view)
         for new in base.news:
-            opened.stub(new)
+            if new not in base.exact:
+                opened.stub(new)
 
     def _whole(self, base: Base) -> fx.Node:
         """Stands for the old base with all parts put in, in front of whoever reads that."""

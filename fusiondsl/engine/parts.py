@@ -193,12 +193,17 @@ class Calls:
             if item.args[1] == first + base.place:
                 base.news.append(item)
         target: Any = call.args[0]
-        in_place = torch.Tag.inplace in target.tags
+        in_place = getattr(torch.Tag, "inplace", None) in target.tags
         for item in call.users if in_place else ():
             if item.args[1] == 0:
                 base.exact[item] = base.parts[0]
         self._check_writers(base)
+        first_part = base.parts[0]
+        is_all = len(base.parts) == 1 and first_part.region.has_elements_of(whole)
         for new in base.news:
+            if is_all and size_of_reader(new, first_part) is not None:
+                base.exact[new] = first_part
+                continue
             for user in list(new.users):
                 if not self._is_unwritten(base, user, new, whole):
                     base.whole.append((user, new))
