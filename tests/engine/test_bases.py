@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
 
 from fusiondsl.engine import RefusalKind
+from fusiondsl.engine.mutation import root_of
 from fusiondsl.engine.regions import Region, box_of
 from tests.engine.lab import (
     EPS,
@@ -219,6 +220,14 @@ def test_who_comes_to_read_a_part_reads_it_from_the_new_base() -> None:
     L.add_norm_into(a, b, vector(PART), EPS)
     assert equal(got[:2], L.group_codes(a.relu(), 32))
     assert equal(got[2:], (b + 1, c * 2))
+
+
+def test_what_an_out_op_returns_is_the_memory_it_writes() -> None:
+    graph = fx.Graph()
+    x, y, z = (graph.placeholder(name) for name in "xyz")
+    added = graph.call_function(aten.add.out, (x, y), {"out": z})
+    assert root_of(added) is z
+    assert root_of(graph.call_function(aten.add_.Tensor, (x, y))) is x
 
 
 # --- random graphs -------------------------------------------------------------------------------

@@ -68,10 +68,10 @@ class Scan:
         tokens: range | None,
         fake_mode: Any,
         shape_env: Any,
-        unseen: Unseen,
+        unseen: Unseen | None = None,
     ) -> None:
         self._compiled = compiled
-        self._unseen = unseen
+        self._unseen = unseen or Unseen({}, ())
         known = Verdicts()
         signatures = Signatures(known.numbers)
         self._view = TolerantView(graph, compiled)
