@@ -12,7 +12,6 @@ from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.why.causes import code_of
 from fusiondsl.engine.why.copies import copy_of
 from fusiondsl.engine.why.scan import Place, Scan
-from fusiondsl.engine.why.unread import Unseen
 from tests.engine.lab import rules
 from tests.properties.graphs import RULES, random_graphs
 
@@ -59,8 +58,7 @@ def test_places_without_causes_are_the_candidates_of_the_engine(drawn: Drawn) ->
     run = Run(compiled.compiled, compiled.plan, gm.graph, None, rewrite=False)
     places: list[Place] = []
     with plain_reads():
-        seen_all = Unseen({}, ())
-        scan = Scan(compiled.compiled, gm.graph, None, run.fake_mode, run.shape_env, seen_all)
+        scan = Scan(compiled.compiled, gm.graph, None, run.fake_mode, run.shape_env)
         first = [rule for rule in compiled.compiled.rules if rule.stratum == 0]
         places = [place for rule in first for place in scan.places(rule)]
         run.stratum(compiled.plan.strata[0])
