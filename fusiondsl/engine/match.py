@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from torch import fx
 
+from fusiondsl.engine import aten
 from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import (
     CAPTURE,
@@ -90,7 +92,12 @@ class Matcher(Generic[E]):
     def _enter(self, args: tuple[Argument, ...], node: Node[E], call: Recognised) -> bool:
         """Bind `call` in every way its arguments allow, and go on below."""
         before = self._slots
-        for actual in orders(call):
+        ways: _Ways = (call.args,)
+        if call.op in COMMUTATIVE:
+            ways = orders(call)
+            if len(ways) > 1:
+                ways = _likely(ways, args, node)
+        for actual in ways:
             self._slots = before.copy()
             if self._unify_all(args, actual):
                 self._calls.append(call)
@@ -264,9 +271,62 @@ def _entries(leaf: Leaf[E], values: list[Any]) -> list[E]:
     ]
 
 
-def orders(call: Recognised) -> tuple[tuple[Any, ...], ...]:
+_Ways: TypeAlias = tuple[tuple[Any, ...], ...]
+"""Orders of the arguments of a call."""
+
+
+def orders(call: Recognised) -> _Ways:
     """The arguments, and where their order does not matter the other order."""
     args = call.args
     if call.op not in COMMUTATIVE or args[0] is args[1]:
         return (args,)
     return args, (args[1], args[0])
+
+
+def _likely(ways: _Ways, args: tuple[Argument, ...], node: Node[E]) -> _Ways:
+    """Of two orders the one whose operands come from what the programs want, if that is clear."""
+    if node.expects is UNSET:
+        node.expects = tuple(_expected(args, node))
+    first, second = ways
+    for position, targets in node.expects:
+        fits = _may_come_from(targets, first[position])
+        if fits is not _may_come_from(targets, second[position]):
+            return (first,) if fits else (second,)
+    return ways
+
+
+def _may_come_from(targets: frozenset[int], value: Any) -> bool:
+    return id(value.target) in targets if type(value) is fx.Node else isinstance(value, VALUES)
+
+
+def _expected(args: tuple[Argument, ...], node: Node[E]) -> Iterator[tuple[int, frozenset[int]]]:
+    """Arguments that all programs go on from, and what may make each: the ids of its targets."""
+    for position, (kind, slot, _) in enumerate(args):
+        makers = _makers(node, slot) if kind == INNER else None
+        if makers is not None:
+            targets = {id(target) for op in makers for target in aten.TARGETS[op]}
+            yield position, aten.NO_OP_IDS | targets | {id(operator.getitem)}
+
+
+def _makers(node: Node[E], slot: int) -> frozenset[str] | None:
+    """The primitives that may make the value in a slot; None where it may be anything."""
+    if node.leaves or not node.branches:
+        return None
+    found: set[str] = set()
+    for branch in node.branches:
+        here = branch.slot == slot and branch.position is None and not branch.checks
+        for op, children in (*branch.by_op.items(), *branch.checks.items()):
+            if here and op not in _VANISHING:
+                found.add(op)
+                continue
+            found.update([op] if here else [])
+            for args, child in children:
+                makers = _makers(child, args[0][1] if here else slot)
+                if makers is None or (here and args[0][0] != INNER):
+                    return None
+                found |= makers
+    return frozenset(found) if found <= aten.TARGETS.keys() else None
+
+
+_VANISHING = frozenset({"prim.cast", "prim.view"})
+"""Primitives that need not stand in the graph: the value is then what they would be of."""

@@ -266,6 +266,8 @@ class Node(Generic[E]):
     """Slots needed below here."""
     members: list[E] = field(default_factory=list)
     """Every entry below, for reports."""
+    expects: Any = UNSET
+    """Where the program goes on, worked out when a call first has two orders of arguments."""
 
 
 _Children: TypeAlias = list[tuple[tuple[Argument, ...], Node[E]]]
