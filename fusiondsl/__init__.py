@@ -5,8 +5,9 @@ Importing this imports no torch; what needs it is imported on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fusiondsl.lazy import on_first_use
 
 if TYPE_CHECKING:
     from fusiondsl.diagnostics.diagnostic import FusionError
@@ -29,21 +30,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "fusiondsl.target",
-    "CompiledRules": "fusiondsl.engine",
-    "FusionError": "fusiondsl.diagnostics.diagnostic",
-    "Report": "fusiondsl.engine",
-    "RuleSet": "fusiondsl.rules",
-    "Target": "fusiondsl.target",
-    "load": "fusiondsl.rules",
-    "load_source": "fusiondsl.rules",
+    "Answer": "target",
+    "CompiledRules": "engine",
+    "FusionError": "diagnostics.diagnostic",
+    "Report": "engine",
+    "RuleSet": "rules",
+    "Target": "target",
+    "load": "rules",
+    "load_source": "rules",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(__name__, _HOMES)

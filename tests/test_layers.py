@@ -13,6 +13,7 @@ import fusiondsl
 PACKAGE = Path(fusiondsl.__file__).parent
 
 LAYERS = (
+    "lazy",
     "pause",
     "resources",
     "target",

@@ -5,8 +5,9 @@ Importing this imports neither vLLM nor torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fusiondsl.lazy import on_first_use
 
 if TYPE_CHECKING:
     from fusiondsl.integrations.vllm.build import fusion_pass
@@ -33,11 +34,4 @@ _HOMES = {
     "last_start": "reports",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(__name__, _HOMES)
