@@ -67,6 +67,9 @@ def _with_imports(file: Path, seen: tuple[str, ...] = ()) -> str:
 
 Way = tuple[int | str, ...]
 
+_LITERALS = frozenset({(ast.Expect, "sites"), (ast.Expect, "graph")})
+"""Fields where no other expression can stand, in a tree that was read."""
+
 
 def _make(rng: Random) -> Case:
     module = rng.choice(modules())
@@ -95,7 +98,8 @@ def _parts(node: Any, path: Way = ()) -> Iterator[tuple[Way, Any]]:
         if isinstance(node, tuple):
             waiting += [((*path, i), part) for i, part in enumerate(node)]
         elif is_dataclass(node) and not isinstance(node, Span | Source):
-            waiting += [((*path, f.name), getattr(node, f.name)) for f in fields(node)]
+            names = (f.name for f in fields(node) if (type(node), f.name) not in _LITERALS)
+            waiting += [((*path, name), getattr(node, name)) for name in names]
 
 
 def _put(node: Any, path: Way, value: Any) -> Any:
