@@ -211,6 +211,8 @@ def agreement(rank: int, file: str) -> dict[str, Any]:
                 found.append("")
             except hooks.RulesRefused as error:
                 found.append(str(error))
+    # Its threads may outlive the interpreter otherwise, which then ends in an abort.
+    distributed.destroy_process_group()
     return {"said": found}
 
 
