@@ -83,11 +83,28 @@ def _point(source: Source, offset: int) -> Span:
     return Span(source, start, min(start + 1, len(source.text)))
 
 
+_DIGITS = 8
+"""Of the longest escape, the only one that reaches beyond the last character."""
+
+
 class _Composer:
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
         self._source = source
         self._diagnostics = diagnostics
-        self._events: Iterator[yaml.Event] = yaml.parse(source.text, Loader=yaml.SafeLoader)
+        self._events = self._read(yaml.SafeLoader(source.text))
+
+    def _read(self, loader: yaml.SafeLoader) -> Iterator[yaml.Event]:
+        while True:
+            try:
+                if not loader.check_event():
+                    return
+                event: yaml.Event = loader.get_event()  # type: ignore[no-untyped-call]
+            except (ValueError, OverflowError):  # PyYAML takes any number for a character
+                span = Span(self._source, loader.index - len("\\U"), loader.index + _DIGITS)
+                message = f"`{span.text}` is no character: the last one is U+10FFFF"
+                self._diagnostics.error("FD030", message, span)
+                raise _Refused from None
+            yield event
 
     def document(self) -> Node | None:
         root: Node | None = None
