@@ -67,7 +67,7 @@ def _with_imports(file: Path, seen: tuple[str, ...] = ()) -> str:
 
 Way = tuple[int | str, ...]
 
-_LITERALS = frozenset({(ast.Expect, "sites"), (ast.Expect, "graph")})
+_FIXED = frozenset({(ast.Expect, "sites"), (ast.Expect, "graph")})
 """Fields where no other expression can stand, in a tree that was read."""
 
 
@@ -98,7 +98,7 @@ def _parts(node: Any, path: Way = ()) -> Iterator[tuple[Way, Any]]:
         if isinstance(node, tuple):
             waiting += [((*path, i), part) for i, part in enumerate(node)]
         elif is_dataclass(node) and not isinstance(node, Span | Source):
-            names = (f.name for f in fields(node) if (type(node), f.name) not in _LITERALS)
+            names = (f.name for f in fields(node) if (type(node), f.name) not in _FIXED)
             waiting += [((*path, name), getattr(node, name)) for name in names]
 
 
