@@ -125,10 +125,14 @@ class ExpressionBuilder:
             return ex.Wildcard(span=span)
         return precedence.nest(parts, self._source, self._token, self._diagnostics)
 
-    def method(self, parts: Parts) -> ex.Method:
+    def method(self, parts: Parts) -> ex.Call | ex.Method:
         receiver, name, _, arguments, closing = parts
         ident = self._plain(name)
         span = self._span(receiver, closing)
+        if isinstance(receiver, ex.Name) and receiver.id not in self._scope:
+            # as without blanks around the dot
+            func, func_span = f"{receiver.id}.{ident.name}", self._span(receiver, name)
+            return ex.Call(func, arguments.args, arguments.kwargs, span=span, func_span=func_span)
         return ex.Method(receiver, ident.name, arguments.args, arguments.kwargs, span=span)
 
     def call(self, parts: Parts) -> ex.Call | ex.Method:
