@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from fusiondsl.analysis.bounds import Contradiction, facts_of
-from fusiondsl.analysis.exprs import conjuncts, rewrite
-from fusiondsl.analysis.kernel import kernel_of, product_of
+from fusiondsl.analysis.exprs import rewrite
+from fusiondsl.analysis.kernel import kernel_of, product_of, stated_conditions
 from fusiondsl.analysis.overlay import OnCut, Overlay, overlays
 from fusiondsl.analysis.side import Side, as_expr, side_of
 from fusiondsl.analysis.spelled import spellings
@@ -108,9 +108,9 @@ class _Implication:
                 self._type(kind, types[partner])
         for mine, other in self.overlay.equal:
             self._scalar(mine, other)
-        given = list(_conditions(self.right.rule, self.program))
+        given = list(stated_conditions(self.right.rule, self.program))
         texts = {render(condition) for condition in given}
-        wanted = [self._over(e) for e in _conditions(self.left.rule, self.program)]
+        wanted = [self._over(e) for e in stated_conditions(self.left.rule, self.program)]
         kernel = kernel_of(self.left.rule, self.program)
         if not kernel.complete:
             raise _Open
@@ -202,14 +202,6 @@ def _types(side: Side) -> Iterator[tuple[str, TensorType]]:
             yield param.name, param.type
     yield from ((n, k) for n, k in side.rule.types if isinstance(k, TensorType))
     yield from side.types.items()
-
-
-def _conditions(rule: Rule, program: Program) -> Iterator[Expr]:
-    yield from (e for c in rule.where for e in conjuncts(c.expr))
-    for call in rule.replace:
-        decl = program.ops.get(call.op)
-        if decl is not None:
-            yield from (e for c in decl.available for e in conjuncts(c.expr))
 
 
 # --- conditions ----------------------------------------------------------------------------------

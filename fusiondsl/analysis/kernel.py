@@ -1,4 +1,4 @@
-"""What the new ops of a rule require of their arguments, over the names of the rule."""
+"""What a rule demands besides its source: its conditions, and what its new ops require."""
 
 from __future__ import annotations
 
@@ -15,12 +15,21 @@ from fusiondsl.ir.program import Call, OpDecl, Program, Ref, Rule, TensorType, T
 
 @dataclass(frozen=True)
 class Kernel:
-    """Conditions of the ops that a rule calls."""
+    """Conditions of the ops that a rule calls, over the names of the rule."""
 
     conditions: tuple[Expr, ...]
     complete: bool
     """Nothing else may refuse a site: ops of other libraries want their layout, what writes into
     its arguments wants them unread, and some sizes have no name in the rule."""
+
+
+def stated_conditions(rule: Rule, program: Program) -> Iterator[Expr]:
+    """The rule's own conditions, and where its new ops are available."""
+    yield from (part for c in rule.where for part in conjuncts(c.expr))
+    for call in rule.replace:
+        decl = program.ops.get(call.op)
+        if decl is not None:
+            yield from (part for c in decl.available for part in conjuncts(c.expr))
 
 
 def kernel_of(rule: Rule, program: Program) -> Kernel:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusiondsl.analysis.exprs import conjuncts, rewrite
-from fusiondsl.analysis.kernel import kernel_of
+from fusiondsl.analysis.kernel import kernel_of, stated_conditions
 from fusiondsl.analysis.side import Side, as_expr
 from fusiondsl.decl.dtypes import ANY, DTYPES, FP8
 from fusiondsl.dims.dim import Dim
@@ -93,12 +93,8 @@ class LocalNames:
 
     def conditions(self) -> Iterator[Expr]:
         rule = self.side.rule
-        yield from (self.expr(e) for c in rule.where for e in conjuncts(c.expr))
+        yield from map(self.expr, stated_conditions(rule, self.program))
         yield from (self.expr(part) for e in self.side.where for part in conjuncts(e))
-        for call in rule.replace:
-            decl = self.program.ops.get(call.op)
-            if decl is not None:
-                yield from (e for c in decl.available for e in conjuncts(c.expr))
         known = {*self._local, *self.program.lets, *self.program.dtype_sets, *_GLOBAL}
         for condition in kernel_of(rule, self.program).conditions:
             if names(condition) <= known:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from fusiondsl.analysis.exprs import conjuncts
-from fusiondsl.analysis.kernel import kernel_of
+from fusiondsl.analysis.kernel import kernel_of, stated_conditions
 from fusiondsl.analysis.source import Source, type_conditions
 from fusiondsl.decl.dtypes import DTYPES
 from fusiondsl.dims.expr import Binary, Expr, Literal, Name, Sequence, Unary
@@ -43,11 +42,7 @@ def constraints_of(exprs: Iterable[Expr]) -> dict[str, list[Constraint]]:
 
 def demands_of(source: Source, program: Program) -> Demands:
     """Own conditions, those of the parameter types, and what the new ops demand."""
-    exprs = [source.rename(e) for c in source.rule.where for e in conjuncts(c.expr)]
-    for call in source.rule.replace:
-        decl = program.ops.get(call.op)
-        if decl is not None:
-            exprs.extend(e for c in decl.available for e in conjuncts(c.expr))
+    exprs = [source.rename(e) for e in stated_conditions(source.rule, program)]
     exprs += map(source.rename, kernel_of(source.rule, program).conditions)
     texts = {render(e) for e in exprs} | type_conditions(source)
     return Demands(frozenset(texts), tuple(exprs))
