@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fusiondsl.analysis.body import TEMPORARY, computed, reads
 from fusiondsl.analysis.contradiction import contradiction
@@ -437,7 +437,7 @@ def _mentioned(calls: tuple[Call, ...]) -> set[str]:
     return found
 
 
-def _steps_mention(steps: tuple[Step, ...]) -> Iterator[str]:
+def _steps_mention(steps: Sequence[Step]) -> Iterator[str]:
     for step in steps:
         if isinstance(step, Branch):
             yield from names(step.condition)

@@ -1,8 +1,9 @@
 """Compiled rules as a file: versioned, deterministic, checksummed data that executes nothing.
 
 Line one is a header (format, version, layout, length and SHA-256 of the rest), line two the target,
-what follows the checked program. Loading needs neither the parser nor the files the rules were
-written in, and nothing in it depends on a version of torch: forms are equations, not traces.
+line three the length of the checked program, which follows; last comes what is read only when it is
+looked at. Loading needs neither the parser nor the files the rules were written in, and nothing in
+it depends on a version of torch: forms are equations, not traces.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusiondsl import __version__, ir
+from fusiondsl.artifact.aside import attach, check_aside, split
 from fusiondsl.artifact.kinds import layout
 from fusiondsl.artifact.pack import json_line, pack
 from fusiondsl.artifact.plain import MAX_DEPTH, Damaged, Json, TooDeep, encode
@@ -29,7 +31,7 @@ from fusiondsl.resources import patterns_root
 from fusiondsl.target import ENV_FACTS, Answer, Fact, Target
 
 FORMAT = "fusiondsl artifact"
-VERSION = 4
+VERSION = 5
 SUFFIX = ".fused"
 MAX_BYTES = 16 << 20
 """Of an artifact, which for the shipped rules has a hundredth of that."""
@@ -48,16 +50,26 @@ class Artifact:
     digest: str
     """SHA-256 of all that the file holds, positions of rules included."""
     _packed: bytes = field(repr=False)
+    _packed_aside: bytes = field(repr=False)
 
     @cached_property
     def program(self) -> ir.Program:
-        """Raises `FusionError` where the data is no program, though its checksum is right."""
+        """Raises `FusionError` where the data is no program, though its checksum is right.
+
+        So does a first look at a meaning or an example, which are read then.
+        """
         with _damage_refused(self.name):
             program = unpack(self._packed)
             if not isinstance(program, ir.Program):
                 raise Damaged("it holds no program")
             check_sound(program)
-            return program
+        attach(program, self._packed_aside, lambda: self._aside)
+        return program
+
+    @cached_property
+    def _aside(self) -> ir.Aside:
+        with _damage_refused(self.name):
+            return check_aside(unpack(self._packed_aside), self.program)
 
 
 def dumps(program: ir.Program, target: Target) -> bytes:
@@ -131,7 +143,10 @@ def identity_for(shared: bytes, target: Target) -> bytes:
 
 
 def _body(program: ir.Program, target: Target, file_name: Callable[[str], str] | None) -> bytes:
-    return json_line(_target_data(target)) + pack(encode(program, file_name))
+    main, aside = split(program)
+    packed = pack(encode(main, file_name))
+    head = json_line(_target_data(target)) + json_line(len(packed))
+    return head + packed + pack(encode(aside, file_name))
 
 
 def loads(data: bytes, name: str = "<artifact>") -> Artifact:
@@ -140,9 +155,14 @@ def loads(data: bytes, name: str = "<artifact>") -> Artifact:
         _refuse("FD641", f"`{name}` is larger than {MAX_BYTES >> 20} MiB, as no artifact is")
     head, _, body = data.partition(b"\n")
     digest = _checked_digest(head, body, name)
-    first, _, packed = body.partition(b"\n")
+    first, _, rest = body.partition(b"\n")
     with _damage_refused(name):
-        return Artifact(name, _target(json.loads(first)), digest, packed)
+        target = _target(json.loads(first))
+        size, _, data = rest.partition(b"\n")
+        length = json.loads(size)
+        if type(length) is not int or not 0 <= length <= len(data):
+            raise Damaged("it does not say how long the program is")
+        return Artifact(name, target, digest, data[:length], data[length:])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -59,7 +59,7 @@ SCALARS = {cls: Kind(cls) for cls in (str, int, float, bool, type(None))}
 @cache
 def kinds() -> tuple[Kind, ...]:
     """All that there are in a program, parts before what they are parts of as far as can be."""
-    return _Finder().found_in(ir.Program)
+    return _Finder().found_in(ir.Program, ir.Aside)
 
 
 @cache
@@ -91,11 +91,14 @@ class _Finder:
         """By annotation."""
         self._found: list[Kind] = []
 
-    def found_in(self, cls: type) -> tuple[Kind, ...]:
-        self._kind(cls)
+    def found_in(self, *classes: type) -> tuple[Kind, ...]:
+        for cls in classes:
+            self._kind(cls)
         return tuple(self._found)
 
     def _kind(self, hint: Any) -> Kind:
+        if get_origin(hint) is Sequence:
+            hint = types.GenericAlias(tuple, (*get_args(hint), ...))
         if hint not in self._known:
             cls = get_origin(hint) or hint
             made = self._known[hint] = Kind(cls, cls is dict or Ellipsis in get_args(hint))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from fusiondsl import ir
 from fusiondsl.artifact.kinds import SCALARS, Column, Kind, classes
 from fusiondsl.diagnostics.source import Span
 from fusiondsl.syntax.limits import MAX_NESTING
@@ -86,6 +87,8 @@ class _Encoder:
     def _part(self, value: object, column: Column) -> _Part:
         if self._file_name is None and isinstance(value, Span):
             value = None
+        elif isinstance(value, ir.Later):
+            value = value.items
         return value, _kind(value, column.kinds)
 
     def _place(self, value: Any, kind: Kind) -> int | None:

@@ -12,6 +12,7 @@ from typing import NoReturn, TypeAlias
 from fusiondsl import ir
 from fusiondsl.artifact.plain import Damaged
 from fusiondsl.decl.primitives import PRIMITIVES
+from fusiondsl.ir import Branch, Ref
 
 _Arity: TypeAlias = tuple[int, int]
 """How many arguments a call of an op has, and how many results at most."""
@@ -19,22 +20,36 @@ _Arity: TypeAlias = tuple[int, int]
 _PRIMITIVES: Mapping[str, _Arity] = {
     f"prim.{name}": (len(primitive.params), 1) for name, primitive in PRIMITIVES.items()
 }
-_NAMELESS = (ir.Const, ir.Computed, ir.Anything)
+_NAMELESS = frozenset({ir.Const, ir.Computed, ir.Anything})
 _TAKEN, _MUTATED = frozenset({"read", "inout"}), frozenset({"out", "inout"})
 
 
 def check_sound(program: ir.Program) -> None:
-    """Raises `Damaged` for calls of unknown ops or of another arity, and for unknown values."""
-    arities = {**_PRIMITIVES, **{name: _arity(op) for name, op in program.ops.items()}}
+    """Raises `Damaged` for calls of unknown ops or of another arity, and for unknown values.
+
+    What ops mean is not looked at.
+    """
+    arities = _arities(program)
     for op in program.ops.values():
         own = [param.name for param in op.params]
-        _Body(arities, own, f"op {op.name}").steps(op.means or ())
         for form in op.forms:
             body = _Body(arities, own, f"op {op.name}")
             body.steps(form.body)
             body.read(name for name in form.results if name is not None)
     for rule in program.rules:
         _check_rule(arities, rule)
+
+
+def check_meanings(program: ir.Program, means: Mapping[str, Iterable[ir.Step]]) -> None:
+    """The same for what ops mean, by their names."""
+    arities = _arities(program)
+    for name, steps in means.items():
+        own = [param.name for param in program.ops[name].params]
+        _Body(arities, own, f"op {name}").steps(steps)
+
+
+def _arities(program: ir.Program) -> dict[str, _Arity]:
+    return {**_PRIMITIVES, **{name: _arity(op) for name, op in program.ops.items()}}
 
 
 def _arity(op: ir.OpDecl) -> _Arity:
@@ -60,24 +75,26 @@ class _Body:
         self._owner = owner
 
     def steps(self, steps: Iterable[ir.Step]) -> None:
-        bound = self._bound
+        bound, arities = self._bound, self._arities
         for step in steps:
-            if isinstance(step, ir.Branch):
+            if isinstance(step, Branch):
                 self.steps(step.then)
                 self.steps(step.otherwise)
                 continue
-            arity = self._arities.get(step.op)
+            args, results = step.args, step.results
+            arity = arities.get(step.op)
             if arity is None:
                 self._refuse(f"calls {step.op[:40]!r}, which is no op")
-            if len(step.args) != arity[0] or len(step.results) > arity[1]:
+            if len(args) != arity[0] or len(results) > arity[1]:
                 self._refuse(f"calls {step.op[:40]!r} with other arguments or results")
-            for arg in step.args:
-                if type(arg) is ir.Ref:
-                    if arg.name not in bound:
-                        self.read([arg.name])
-                elif type(arg) not in _NAMELESS:
+            for arg in args:
+                kind = type(arg)
+                if kind is Ref:
+                    if arg.name not in bound:  # type: ignore[union-attr]
+                        self.read(_references(arg))
+                elif kind not in _NAMELESS:
                     self.read(_references(arg))
-            bound.update(step.results)
+            bound.update(results)
 
     def read(self, names: Iterable[str]) -> None:
         for name in names:

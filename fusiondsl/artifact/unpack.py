@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache, partial
-from itertools import accumulate, islice, pairwise, repeat
-from operator import itemgetter
+from itertools import accumulate, islice, repeat
+from operator import add, attrgetter, itemgetter, mul, sub
 from typing import Any, TypeAlias
 
 from fusiondsl.artifact.kinds import SCALARS, Kind, classes, kinds
@@ -60,6 +60,7 @@ class _Block:
     """Instances inside each other, at most."""
 
 
+_KIND, _DEPTH = attrgetter("kind"), attrgetter("depth")
 _SCALARS = {cls: _Block(kind) for cls, kind in SCALARS.items()}
 
 
@@ -68,7 +69,7 @@ class _Reader:
         if not _SCALARS.keys() >= set(map(type, scalars)):
             raise Damaged("a value is an object or a list")
         self._values = scalars
-        self._blocks = [_SCALARS[type(value)] for value in scalars]
+        self._blocks = list(map(_SCALARS.__getitem__, map(type, scalars)))
         """Of the values."""
         self._sizes = [1] * len(scalars)
         """How many values each stands for, all of them counted wherever they are used."""
@@ -101,10 +102,10 @@ class _Reader:
             self._sizes += repeat(1, count)
             self._values += _positions(self._values, cells)
             return
-        maker = _maker(kind)
-        self._blocks += repeat(maker.block(_at(cells, self._blocks)), count)
-        self._sizes += self._bounded(_sizes(kind, _at(cells, self._sizes), lengths))
-        self._values += maker.make(_at(cells, self._values), count, lengths)
+        maker, at = _maker(kind), _getter(cells)
+        self._blocks += repeat(maker.block(at(self._blocks)), count)
+        self._sizes += self._bounded(_sizes(kind, at(self._sizes), count, lengths))
+        self._values += maker.make(at(self._values), count, lengths)
 
     def _bounded(self, sizes: list[int]) -> list[int]:
         if max(sizes) > MAX_PARTS:
@@ -128,21 +129,25 @@ def _head(numbers: Sequence[int], at: int) -> tuple[Kind, int]:
     return kind, count
 
 
-def _at(places: Sequence[int], items: Sequence[Any]) -> tuple[Any, ...]:
+def _getter(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Takes what stands at the places."""
     if len(places) > 1:
-        found: tuple[Any, ...] = itemgetter(*places)(items)
-        return found
-    return tuple([items[place] for place in places])
+        return itemgetter(*places)
+    return lambda items: tuple([items[place] for place in places])
 
 
-def _sizes(kind: Kind, parts: Sequence[int], lengths: Sequence[int]) -> list[int]:
+def _sizes(kind: Kind, parts: Sequence[int], count: int, lengths: Sequence[int]) -> list[int]:
     """Of the values of a block, from those of their parts."""
     width = len(kind.columns)
-    if not kind.is_open:
-        return [1 + sum(row) for row in zip(*repeat(iter(parts), width), strict=True)] or [1]
-    until = list(accumulate(parts, initial=1))
-    bounds = pairwise(accumulate(lengths, initial=0))
-    return [until[width * end] - until[width * start] + 1 for start, end in bounds]
+    until = list(accumulate(parts, initial=0))
+    if kind.is_open:
+        ends = accumulate(map(mul, lengths, repeat(width)), initial=0)
+        bounds = list(map(until.__getitem__, ends))
+    elif width:
+        bounds = until[::width]
+    else:
+        return [1] * count
+    return list(map(add, map(sub, bounds[1:], bounds), repeat(1)))
 
 
 # --- what is known of them -----------------------------------------------------------------------
@@ -162,12 +167,11 @@ class _Maker:
         """Of values with such parts; raises `Damaged` where one stands where it cannot."""
         depth, width = 0, len(self._columns)
         for number, (name, allowed) in enumerate(self._columns):
-            for part in set(parts[number::width]):
-                if part.kind not in allowed:
-                    owner = self._kind.cls.__name__
-                    raise Damaged(f"{owner}.{name} has a value of the wrong kind")
-                if part.depth > depth:
-                    depth = part.depth
+            found = {*parts[number::width]}
+            if not allowed.issuperset(map(_KIND, found)):
+                owner = self._kind.cls.__name__
+                raise Damaged(f"{owner}.{name} has a value of the wrong kind")
+            depth = max([depth, *map(_DEPTH, found)])
         depth += self._kind.is_instance
         if depth > MAX_DEPTH:
             raise Damaged("nested too deeply")
@@ -200,7 +204,8 @@ def _make(kind: Kind) -> _Make:
 
 
 def _tuples(cells: _Values, count: int, lengths: Sequence[int]) -> Iterable[Any]:
-    return [cells[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
+    ends = list(accumulate(lengths, initial=0))
+    return map(cells.__getitem__, map(slice, ends, ends[1:]))
 
 
 def _mappings(cells: _Values, count: int, lengths: Sequence[int]) -> Iterable[Any]:

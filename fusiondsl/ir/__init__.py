@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fusiondsl.dims.expr import DType
+from fusiondsl.ir.aside import Aside
 from fusiondsl.ir.contracts import Expect
+from fusiondsl.ir.later import Later
 from fusiondsl.ir.program import (
     Anything,
     Branch,
@@ -38,6 +40,7 @@ from fusiondsl.ir.program import (
 
 __all__ = [
     "Anything",
+    "Aside",
     "Branch",
     "Call",
     "Computed",
@@ -50,6 +53,7 @@ __all__ = [
     "Expect",
     "Form",
     "Impl",
+    "Later",
     "ListOf",
     "OpDecl",
     "Operand",

@@ -7,6 +7,7 @@ the op's parameter order, omitted ones filled in with the schema's default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -205,7 +206,8 @@ class OpDecl:
     params: tuple[Param, ...]
     results: tuple[Result, ...]
     """The op's own returns."""
-    means: tuple[Step, ...] | None
+    means: Sequence[Step] | None
+    """A tuple, or one that is read later."""
     axiom: bool
     forms: tuple[Form, ...]
     where: tuple[Condition, ...]
@@ -289,7 +291,8 @@ class Rule:
     allow: tuple[Difference, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
-    examples: tuple[Example, ...]
+    examples: Sequence[Example]
+    """A tuple, or one that is read later."""
     types: tuple[tuple[str, Type], ...]
     """Inferred type of every tensor value of `match` and `replace`, temporaries included."""
     readers: tuple[Readers, ...] = ()

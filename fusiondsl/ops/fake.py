@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -79,7 +79,7 @@ def _optional(result: Result) -> bool:
     return isinstance(result.type, TensorType) and result.type.optional
 
 
-def _assigned(steps: tuple[Step, ...], scope: Scope, decl: OpDecl) -> set[str]:
+def _assigned(steps: Sequence[Step], scope: Scope, decl: OpDecl) -> set[str]:
     names: set[str] = set()
     for step in steps:
         if isinstance(step, Branch):

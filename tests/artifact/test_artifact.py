@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import struct
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -271,7 +273,7 @@ def test_messages() -> None:
     )
 
 
-@pytest.mark.parametrize("other", [{"version": 3}, {"version": 5}, {"layout": "0123456789abcdef"}])
+@pytest.mark.parametrize("other", [{"version": 4}, {"version": 6}, {"layout": "0123456789abcdef"}])
 def test_another_version_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(FusionError) as caught:
         artifact.loads(_sealed(b"{}", writer="9.9", **other), "a.fused")
@@ -298,12 +300,19 @@ def test_what_is_too_large_is_neither_read_nor_written(monkeypatch: pytest.Monke
         artifact.dumps(PROGRAM, TARGET)
 
 
-_, _TARGET_LINE, _PACKED = DATA.split(b"\n", 2)
+_, _TARGET_LINE, _LENGTH, _REST = DATA.split(b"\n", 3)
+_PACKED, _ASIDE = _REST[: int(_LENGTH)], _REST[int(_LENGTH) :]
 
 
-def _content(target: object = None, packed: bytes = _PACKED) -> bytes:
-    line = _TARGET_LINE + b"\n" if target is None else json.dumps(target).encode() + b"\n"
-    return _sealed(line + packed)
+def _content(
+    target: object = None,
+    packed: bytes = _PACKED,
+    aside: bytes = _ASIDE,
+    length: object = None,
+) -> bytes:
+    line = _TARGET_LINE if target is None else json.dumps(target).encode()
+    size = json.dumps(len(packed) if length is None else length).encode()
+    return _sealed(b"\n".join((line, size, packed + aside)))
 
 
 def _target(**changes: object) -> bytes:
@@ -439,6 +448,12 @@ def _crowd(width: int, readers: int) -> bytes:
             _content(packed=_crowd(1 << 16, 20_000)),
             "its values stand for more than a program has",
         ),
+        *[
+            (_content(length=length), "it does not say how long the program is")
+            for length in (-1, len(_REST) + 1, True, 1.0, "1")
+        ],
+        (_content(length=len(_PACKED) - 1), "it ends inside a number"),
+        (_content(length=len(_PACKED) - 4), "it ends inside a block"),
         (_content(target=3), "the target is not complete"),
         (_target(arch=3), "target.arch has a value of the wrong kind"),
         (_target(tp_size=True), "target.tp_size has a value of the wrong kind"),
@@ -452,6 +467,57 @@ def test_a_sealed_lie_is_refused(data: bytes, reason: str | None) -> None:
     assert code == "FD642"
     assert message.startswith("`a.fused` is damaged: ")
     assert reason is None or message == f"`a.fused` is damaged: {reason}"
+
+
+LOST = ir.Call("prim.neg", (ir.Ref("w"),), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("aside", "reason"),
+    [
+        (b"", None),
+        (_ASIDE[:-1], "it ends inside a number"),
+        (_ASIDE[:-4], "it ends inside a block"),
+        (_packed(["x"], (REF, 1, 0)), "its examples are not those of its rules"),
+        (pack(encode(ir.Aside({}, {"b": ()}))), "its examples are not those of its rules"),
+        (pack(encode(ir.Aside({}, {"a": ()}))), "its meanings are not those of its ops"),
+        (
+            pack(encode(ir.Aside({"is": (), "ops.norm": (LOST,)}, {"a": ()}))),
+            "op ops.norm reads 'w', which nothing binds",
+        ),
+    ],
+)
+def test_a_lie_about_what_is_read_later_is_refused_at_the_first_look(
+    aside: bytes, reason: str | None
+) -> None:
+    program = artifact.loads(_content(aside=aside), "a.fused").program
+    looks: list[Callable[[], object]] = [
+        lambda: len(program.ops["is"].means or ()),
+        lambda: list(program.rules[0].examples),
+        lambda: artifact.dumps(program, TARGET),
+    ]
+    for look in (*looks, *looks):
+        with pytest.raises(FusionError) as caught:
+            look()
+        assert caught.value.exit_code == 2
+        (diagnostic,) = caught.value.diagnostics
+        assert diagnostic.code == "FD642"
+        assert reason is None or diagnostic.message == f"`a.fused` is damaged: {reason}"
+
+
+def test_what_only_proofs_and_tests_look_at_is_read_later() -> None:
+    loaded = artifact.loads(DATA)
+    again = artifact.loads(DATA)
+    means, examples = loaded.program.ops["is"].means, loaded.program.rules[0].examples
+    assert isinstance(means, ir.Later)
+    assert means == again.program.ops["is"].means
+    assert "_aside" not in vars(loaded)
+    assert means != loaded.program.ops["ops.norm"].forms
+    assert means == PROGRAM.ops["is"].means
+    assert repr(means) == repr(PROGRAM.ops["is"].means)
+    assert examples == PROGRAM.rules[0].examples
+    assert pickle.loads(pickle.dumps(means)) == PROGRAM.ops["is"].means
+    assert hash(means) == hash(PROGRAM.ops["is"].means)
 
 
 def _rule(**changes: object) -> bytes:

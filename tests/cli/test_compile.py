@@ -139,6 +139,7 @@ SHARED = b'["x","+"]\n' + b"".join(
     [struct.pack("<3I", NAME, 1, 0), *(struct.pack("<5I", SUM, 1, 1, n, n) for n in range(2, 100))]
 )
 """A sum of a sum of a sum, each of one value twice."""
+LENGTH = str(len(SHARED)).encode()
 HELP = "  = help: fusiondsl 9.0 wrote it: compile the rules again, or use that version"
 BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda data: b"", "error[FD641]: `bad.fused` is not an artifact of fusiondsl\n"),
@@ -163,7 +164,7 @@ BAD_ARTIFACTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "error[FD642]: `bad.fused` is damaged: nested too deeply\n",
     ),
     "shared": (
-        lambda data: _with_body(data, data.split(b"\n")[1] + b"\n" + SHARED),
+        lambda data: _with_body(data, b"\n".join((data.split(b"\n")[1], LENGTH, SHARED))),
         "error[FD642]: `bad.fused` is damaged: it has more than 16,777,216 parts\n",
     ),
     "long": (

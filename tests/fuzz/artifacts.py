@@ -113,7 +113,10 @@ def _sealed(data: bytes, body: bytes) -> bytes:
 
 def _rewritten(data: bytes, rng: Random) -> bytes:
     """The target, a scalar or the table of numbers becomes another."""
-    _, first, line, table = data.split(b"\n", 3)
+    _, first, length, rest = data.split(b"\n", 3)
+    parts = [rest[: int(length)], rest[int(length) :]]
+    which = rng.choice((0, 0, 0, 1))
+    line, _, table = parts[which].partition(b"\n")
     target, scalars = json.loads(first), json.loads(line)
     numbers = list(struct.unpack(f"<{len(table) // 4}I", table))
     for _ in range(rng.choice((1, 1, 2, 5))):
@@ -125,7 +128,9 @@ def _rewritten(data: bytes, rng: Random) -> bytes:
             case _:
                 _change_numbers(numbers, len(scalars), rng)
     packed = struct.pack(f"<{len(numbers)}I", *numbers)
-    return b"\n".join((json.dumps(target).encode(), json.dumps(scalars).encode(), packed))
+    parts[which] = json.dumps(scalars).encode() + b"\n" + packed
+    size = len(parts[0]) + rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, -4, 1))
+    return b"\n".join((json.dumps(target).encode(), str(size).encode(), b"".join(parts)))
 
 
 _VALUES: tuple[Any, ...] = (
@@ -217,11 +222,11 @@ def check_artifact(case: Case) -> str:
     try:
         loaded = artifact.loads(case.data, "fuzzed.fused")
         program = loaded.program
+        written = artifact.dumps(program, loaded.target)
     except FusionError as error:
         _check_refusal(error)
         return "refused"
     assert isinstance(program, ir.Program)
-    written = artifact.dumps(program, loaded.target)
     again = artifact.loads(written)
     assert artifact.dumps(again.program, again.target) == written
     artifact.dump_python(program, loaded.target)
