@@ -182,24 +182,29 @@ def segments() -> set[Path]:
     """Shared memory that this user has and no process holds: what engines leave behind."""
     if not SHARED_MEMORY.is_dir():
         return set()
-    held = _held()
-    return {
-        path
-        for pattern in SEGMENTS
-        for path in SHARED_MEMORY.glob(pattern)
-        if str(path) not in held and path.lstat().st_uid == os.getuid()
-    }
+    there = {path: _inode(path) for pattern in SEGMENTS for path in SHARED_MEMORY.glob(pattern)}
+    held = _held()  # asked last: what is made meanwhile is not in the list
+    return {path for path, inode in there.items() if inode is not None and inode not in held}
 
 
-def _held() -> set[str]:
-    """What processes have mapped there."""
-    found: set[str] = set()
+def _inode(path: Path) -> int | None:
+    """None for what is another user's, or gone."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino if status.st_uid == os.getuid() else None
+
+
+def _held() -> set[int]:
+    """What processes have mapped there: a semaphore has another name for who has made it."""
+    found: set[int] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             lines = maps.read_text(errors="replace").splitlines()
         except OSError:  # it has ended, or is another user's
             continue
-        found.update(line[line.index("/") :] for line in lines if f" {SHARED_MEMORY}/" in line)
+        found.update(int(line.split()[4]) for line in lines if f" {SHARED_MEMORY}/" in line)
     return found
 
 
