@@ -27,6 +27,7 @@ PIECES: dict[str, Any] = {"use_inductor_graph_partition": False}
 CUSTOM = {**ONE_GRAPH, "custom_ops": ["+quant_fp8", "+silu_and_mul"]}
 STATIC = {"add_rms_norm_static_quant": 7, "rms_norm_static_quant": 1, "silu_mul_static_quant": 4}
 """Four layers have two norms each, and one comes last; that one and the first differ."""
+WITHOUT_SILU = {rule: count for rule, count in STATIC.items() if rule != "silu_mul_static_quant"}
 
 
 def same_text(one: Mapping[str, Any] | Outcome, other: Mapping[str, Any] | Outcome) -> bool:
@@ -43,6 +44,10 @@ def fired(outcome: Outcome) -> dict[str, int]:
     (line,) = [line for line in outcome.log.splitlines() if "] fusiondsl: " in line]
     listed = re.findall(r"[:,] (\w+) (\d+)(?=[,;])", line.partition(" sites in ")[2])
     return {rule: int(count) for rule, count in listed}
+
+
+def compiled(outcome: Outcome) -> bool:
+    return "num_inductor_compiles" in outcome["counter"]
 
 
 def unfused(engines: Engines) -> Outcome:

@@ -1,6 +1,7 @@
 """Rules in a real vLLM engine on the CPU: every start is a process of its own, one at a time.
 
-With `FUSIONDSL_ENGINES=all` every model is run; else the one that shows most.
+With `FUSIONDSL_ENGINES=all` every model is run; else the one that shows most: static FP8 on one
+rank and on two, cold, warm, and with another rule.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tests.vllm.engines import (
     REFERENCES,
     SHIPPED,
     STATIC,
+    WITHOUT_SILU,
+    compiled,
     fired,
     same_text,
     unfused,
@@ -41,18 +44,54 @@ every = pytest.mark.skipif(not EVERY, reason="FUSIONDSL_ENGINES is not `all`")
 # --- which rules fire, and that nothing else changes ---------------------------------------------
 
 
-def test_no_code(engines: Engines) -> None:
-    ours = engines.start(
-        "llama_fp8_static", variables={**GPU_OPS, **F32}, compilation=CUSTOM, dtype="float32"
+def static_f32(engines: Engines, rules: Path) -> Outcome:
+    """A start with the cache of all that test whether one is taken."""
+    return engines.start(
+        "llama_fp8_static",
+        variables={**GPU_OPS, **F32, "FUSIONDSL_RULES": str(rules)},
+        compilation=CUSTOM,
+        dtype="float32",
+        cache="static",
     )
-    assert ours["counts"] == STATIC
-    assert ours["table"] == {f"fusiondsl.{rule}": count for rule, count in STATIC.items()}
-    assert [piece["tokens"] for piece in ours["pieces"]] == [[1, 256]]
-    assert same_text(ours, unfused(engines))
-    lines = [line for line in ours.log.splitlines() if "] fusiondsl: " in line]
+
+
+@pytest.fixture(scope="module")
+def cold(engines: Engines) -> Outcome:
+    return static_f32(engines, PACKS / "f32.fuse")
+
+
+def test_no_code(engines: Engines, cold: Outcome) -> None:
+    assert cold["counts"] == STATIC
+    assert cold["table"] == {f"fusiondsl.{rule}": count for rule, count in STATIC.items()}
+    assert [piece["tokens"] for piece in cold["pieces"]] == [[1, 256]]
+    assert same_text(cold, unfused(engines))
+    lines = [line for line in cold.log.splitlines() if "] fusiondsl: " in line]
     assert len(lines) == 1
     assert "rewrote 12 sites in 1 graphs: add_rms_norm_static_quant 7" in lines[0]
     assert "3 of 5 rules can fire" in lines[0]
+
+
+def test_a_warm_start_and_one_with_another_literal(
+    engines: Engines, cold: Outcome, tmp_path: Path
+) -> None:
+    """The same rules elsewhere are the same; with a number changed they are others."""
+    assert (compiled(cold), cold["from_cache"]) == (True, False)
+    rules = tmp_path / "copied.fuse"
+    text = (PACKS / "f32.fuse").read_text()
+    rules.write_text(text)
+    warm = static_f32(engines, rules)
+    assert (compiled(warm), warm["from_cache"]) == (False, True)
+    assert warm["counts"] == STATIC
+    assert "rewrote 12 sites in 1 graphs (from vLLM's cache)" in warm.log
+
+    narrower = text.replace("WIDEST = 4096", "WIDEST = 256")
+    assert narrower != text
+    rules.write_text(narrower)
+    changed = static_f32(engines, rules)
+    assert (compiled(changed), changed["from_cache"]) == (True, False)
+    assert changed["counts"] == WITHOUT_SILU
+    for outcome in (warm, changed):
+        assert same_text(outcome, unfused(engines))
 
 
 @every
@@ -154,9 +193,12 @@ TWO_RANKS: list[tuple[str, dict[str, Any], dict[str, int]]] = [
 ]
 
 
-@every
 @pytest.mark.parametrize(
-    ("model", "options", "expected"), TWO_RANKS, ids=[row[0] for row in TWO_RANKS]
+    ("model", "options", "expected"),
+    [
+        pytest.param(*row, id=row[0], marks=[] if row[0] == "llama_fp8_static" else [every])
+        for row in TWO_RANKS
+    ],
 )
 def test_two_ranks(
     engines: Engines, model: str, options: dict[str, Any], expected: dict[str, int]
@@ -234,10 +276,6 @@ def limited(engines: Engines, rules: Path | None, cache: str) -> Outcome:
         prompts=[SIXTEEN, SEVENTEEN],
         installed=rules is not None,
     )
-
-
-def compiled(outcome: Outcome) -> bool:
-    return "num_inductor_compiles" in outcome["counter"]
 
 
 def cold_and_warm(engines: Engines, rules: Path, cache: str) -> tuple[Outcome, Outcome]:

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 from tests.vllm.cpu_engine.start import EVERY, PYTHON, Engines, segments
-from tests.vllm.engines import CUSTOM, F32, GPU_OPS, ONE_GRAPH, STATIC, same_text, unfused
+from tests.vllm.engines import (
+    CUSTOM,
+    F32,
+    GPU_OPS,
+    ONE_GRAPH,
+    STATIC,
+    WITHOUT_SILU,
+    same_text,
+    unfused,
+)
 
 STATIC_F32: dict[str, Any] = {"compilation": CUSTOM, "dtype": "float32"}
-WITHOUT_SILU = {rule: count for rule, count in STATIC.items() if rule != "silu_mul_static_quant"}
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,11 +16,19 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("FUSIONDSL_VLLM_PYTHON") or (sys.executable if find_spec("vllm") else None)
 EVERY = os.environ.get("FUSIONDSL_ENGINES") == "all"
-"""Every engine that is known is to be started, which takes half an hour."""
+"""Every engine that is known is to be started, which takes an hour."""
 TIMEOUT = 900
 SHARED_MEMORY = Path("/dev/shm")
 SEGMENTS = ("vllm_dist_*", "psm_*", "sem.mp-*")
 """Of the ranks of a group, and of Python between processes."""
+
+_NO_GRAPH_IS_KEPT = {
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+}
+"""Else equal pieces of one model are compiled, and counted, once. About what g++ makes of a kernel
+only the text of the kernel decides: all starts share that."""
 
 _ENTRY_POINTS = """\
 [vllm.platform_plugins]
@@ -115,7 +123,6 @@ class Engines:
         installed: bool = True,
     ) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("FUSIONDSL_", "VLLM_"))}
-        caching = {"VLLM_DISABLE_COMPILE_CACHE": "1", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
         found = {
             **kept,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(self._installation(installed))]),
@@ -128,8 +135,7 @@ class Engines:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CACHE_ROOT": str(self.root / f"cache_{cache or 'none'}"),
             "TORCHINDUCTOR_CACHE_DIR": str(self.root / f"inductor_{cache or 'none'}"),
-            # Else equal pieces of one model are compiled, and counted, once.
-            **({} if cache else caching),
+            **({} if cache else _NO_GRAPH_IS_KEPT),
             **given,
         }
         if tp > 1:
