@@ -1,6 +1,6 @@
 """A program with a compiled function, in a process of its own: what it computed, and how.
 
-`program.py RULES...` installs the rules, of which there may be none, and prints JSON.
+Installs the rules that its words name, of which there may be none, and prints JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ import sys
 from typing import Any
 
 import torch
+import torch._inductor.codegen.cpp
+import torch._inductor.codegen.cpp_wrapper_cpu
+import torch._inductor.compile_fx
+import torch._inductor.fx_passes.joint_graph
+import torch._inductor.fx_passes.post_grad
 from torch import Tensor
 from torch._dynamo.utils import counters
 
