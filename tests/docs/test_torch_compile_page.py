@@ -20,7 +20,7 @@ PAGE = DOCS / "torch_compile.md"
 def test_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch._dynamo.reset()
-    with config.patch(force_disable_caches=True):
+    with config.patch(fx_graph_cache=False):
         assert run_programs(PAGE) == 8
     assert config.post_grad_custom_post_pass is None
 

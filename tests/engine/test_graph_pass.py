@@ -62,7 +62,7 @@ def test_compiled_equals_eager_at_every_size(version: int) -> None:
 
     settings = {
         "post_grad_custom_post_pass": spy,
-        "force_disable_caches": True,
+        "fx_graph_cache": False,
         "enable_auto_functionalized_v2": version == 2,
     }
     torch._dynamo.reset()
@@ -104,7 +104,7 @@ def test_an_output_has_the_strides_its_users_were_compiled_for() -> None:
 
     torch._dynamo.reset()
     fusion = rules(text).graph_pass()
-    settings = {"post_grad_custom_post_pass": fusion, "force_disable_caches": True}
+    settings = {"post_grad_custom_post_pass": fusion, "fx_graph_cache": False}
     with config.patch(settings), torch.no_grad():
         torch.compile(function, fullgraph=True)(rows(6, 8))
     assert fusion.reports[0].counts == {"look": 1}

@@ -90,7 +90,7 @@ def test_compiled_mutation_with_symbolic_sizes(shift: Any, v2: bool) -> None:
     keep = _Keep()
     options = {"enable_auto_functionalized_v2": v2, "post_grad_custom_pre_pass": keep}
     torch._dynamo.reset()
-    with inductor.patch(force_disable_caches=True, **options):
+    with inductor.patch(fx_graph_cache=False, **options):
         x = torch.randn(6, 8)
         torch._dynamo.mark_dynamic(x, 0)
         torch.compile(model, fullgraph=True)(x, torch.randn(2))

@@ -42,9 +42,12 @@ def rules(tmp_path: Path) -> fusiondsl.CompiledRules:
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    """Nothing compiled, nothing cached, nothing in the slots: before and after."""
+    """Nothing compiled, no graph cached, nothing in the slots: before and after.
+
+    What g++ has made of a kernel stays: only the text of the kernel decides about it.
+    """
     torch._dynamo.reset()
-    with config.patch({POST: None, PRE: None, "force_disable_caches": True}), torch.no_grad():
+    with config.patch({POST: None, PRE: None, "fx_graph_cache": False}), torch.no_grad():
         yield
         assert getattr(config, POST) is None
         assert getattr(config, PRE) is None
@@ -471,7 +474,7 @@ def test_inductor_in_another_process_is_refused(
             use(rules)
     with pytest.raises(RuntimeError, match="hands no custom pass to it"), installed(rules):
         pass
-    cached = config.patch({POST: fusion, "force_disable_caches": False})
+    cached = config.patch({POST: fusion, "fx_graph_cache": True})
     with cached, pytest.raises(Exception, match="hands no custom pass to it"):
         compiled()(X)
 

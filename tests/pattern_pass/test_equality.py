@@ -403,7 +403,7 @@ def test_compiled_equals_eager(version: int) -> None:
     registration = rules(PLAIN + TWICE).register(patterns)
     settings = {
         "post_grad_custom_post_pass": patterns.apply,
-        "force_disable_caches": True,
+        "fx_graph_cache": False,
         "enable_auto_functionalized_v2": version == 2,
     }
     torch._dynamo.reset()

@@ -95,7 +95,7 @@ def post_grad(
         torch._dynamo.mark_dynamic(fresh[i], 0)
     settings = {
         "post_grad_custom_post_pass": catch,
-        "force_disable_caches": True,
+        "fx_graph_cache": False,
         "enable_auto_functionalized_v2": functionalized == 2,
     }
     with config.patch(settings), torch.no_grad():
