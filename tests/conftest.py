@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -26,3 +27,9 @@ def pytest_sessionstart() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs in another process with vLLM takes longest: the others are tried beside it."""
     items.sort(key=lambda item: item.path.parent.name != "vllm")
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: no collection need look through all of torch."""
+    gc.collect()
+    gc.freeze()
