@@ -27,6 +27,8 @@ CDNA = ("gfx942", "gfx950")
 RDNA = ("gfx1201",)
 ARCHS = (*CDNA, *RDNA)
 TOKENS = 6
+EPSILONS = (1e-5, 1e-6)
+"""For which vLLM has patterns."""
 
 DEFAULTS: dict[str, list[list[Any]]] = {"vllm::rocm_aiter_fused_allreduce_rmsnorm": [[4, False]]}
 """Trailing arguments of vLLM's ops that may be left out."""
@@ -180,9 +182,14 @@ def source_and_inputs(case: Case) -> tuple[Callable[..., Any], list[Tensor]]:
 
 def _spellings() -> Iterator[Case]:
     """Every source in every spelling that vLLM has a pattern for, with every epsilon it lists."""
-    for name, eps in product(SOURCES, (1e-5, 1e-6)):
+    for name, eps in product(SOURCES, EPSILONS):
         for spelling in SPELLINGS.get(name, ("aiter",)):
-            yield Case(name, spelling, f"eps {eps:g}", eps)
+            yield Case(name, spelling, named_eps(eps), eps)
+
+
+def named_eps(eps: float) -> str:
+    """In the name of a case that differs from others by its epsilon."""
+    return f"eps {eps:g}"
 
 
 _THREE = ("aiter", "vllm", "native")

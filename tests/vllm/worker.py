@@ -7,6 +7,7 @@ vLLM decides what GPU it has when it is imported.
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import sys
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._inductor.pattern_matcher import PatternMatcherPass, stable_topological_sort
+from torch.fx.node import map_aggregate
 
 import fusiondsl
 from fusiondsl import Answer
@@ -32,7 +34,14 @@ from tests.support.rocm_vllm import (
     TP_SIZE,
     RocmVllm,
 )
-from tests.vllm.cases import CASES, DEFAULTS, Case, source_and_inputs
+from tests.vllm.cases import (
+    CASES,
+    DEFAULTS,
+    EPSILONS,
+    Case,
+    named_eps,
+    source_and_inputs,
+)
 
 _ASSERT = torch.ops.aten._assert_scalar.default
 CUSTOM_OPS = ("+quant_fp8", "+silu_and_mul", "+rotary_embedding")
@@ -63,6 +72,7 @@ class Worker:
     def __init__(self, arch: str) -> None:
         self.vllm = RocmVllm(arch)
         self.passes = cache(self.vllm.build)
+        self.spelled = cache(self._spelled)
         facts = dict.fromkeys(
             ("aiter", "vllm", "aiter_dynamic_hidden", "aiter_allreduce_group_quant"), True
         )
@@ -94,6 +104,22 @@ class Worker:
         )
 
     def _graph(self, case: Case) -> fx.GraphModule:
+        if case.planted != named_eps(case.eps):
+            return self._traced(case)
+        return _with_eps(_copy(self.spelled(case.source, case.spelling)), case.eps)
+
+    def _spelled(self, source: str, spelling: str) -> fx.GraphModule:
+        """The only graph that is traced of all epsilons, which are constants in it."""
+        return self._traced(Case(source, spelling, eps=EPSILONS[0]))
+
+    def check_that_epsilons_are_constants(self) -> None:
+        for source in ("add_norm_group_quant", "gated_norm_quant"):
+            for eps in EPSILONS[1:]:
+                traced = self._traced(Case(source, "native", eps=eps))
+                shared = _with_eps(_copy(self.spelled(source, "native")), eps)
+                assert str(traced.graph) == str(shared.graph), (source, eps)
+
+    def _traced(self, case: Case) -> fx.GraphModule:
         with self.vllm.settings(self._custom_ops(case)):
             source, inputs = source_and_inputs(case)
             graph = post_grad(source, *inputs, dynamic=not case.static, functionalized=1).gm
@@ -155,6 +181,17 @@ def _share_sizes(graph: fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
+def _with_eps(module: fx.GraphModule, eps: float) -> fx.GraphModule:
+    """The graph as it is traced with another epsilon."""
+
+    def replaced(argument: Any) -> Any:
+        return eps if isinstance(argument, float) and argument == EPSILONS[0] else argument
+
+    for node in module.graph.nodes:
+        node.args, node.kwargs = map_aggregate((node.args, node.kwargs), replaced)
+    return module
+
+
 def _copy(module: fx.GraphModule) -> fx.GraphModule:
     """A copy that shares the values, without what matchers note down for themselves."""
     graph = copy.deepcopy(module.graph)
@@ -171,6 +208,8 @@ def _forms(module: fx.GraphModule) -> list[Any]:
 
 def main(arch: str, *patterns: str) -> None:
     worker = Worker(arch)
+    worker.check_that_epsilons_are_constants()
+    gc.freeze()  # no collection need look through all of vLLM
     for case in CASES:
         if arch in case.archs and any(fnmatch(case.name, p) for p in patterns or "*"):
             print(json.dumps(asdict(worker.run(case))), flush=True)
