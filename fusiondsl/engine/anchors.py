@@ -8,6 +8,7 @@ from typing import Any
 
 from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled
+from fusiondsl.engine.respelled import OTHER_TARGETS
 from fusiondsl.ops.lookup import declared_overload
 
 
@@ -35,6 +36,7 @@ def _spellings(compiled: Compiled, op: str) -> Iterator[str]:
 def _targets(compiled: Compiled, op: str) -> Iterator[Any]:
     if op.startswith("prim."):
         yield from aten.TARGETS.get(op, ())
+        yield from OTHER_TARGETS.get(op, ())
         return
     decl = compiled.program.ops[op]
     writes = any(param.kind in ("out", "inout") for param in decl.params)

@@ -14,7 +14,7 @@ from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.emit import Emitter
 from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.judge import Judge, Verdict, Verdicts
-from fusiondsl.engine.match import Matcher, Near
+from fusiondsl.engine.match import Near
 from fusiondsl.engine.misfits import misfits
 from fusiondsl.engine.pattern import Trie
 from fusiondsl.engine.place import Place, find_place
@@ -29,6 +29,7 @@ from fusiondsl.engine.stops import Stop
 from fusiondsl.engine.symbols import plain_reads
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
+from fusiondsl.engine.wide import differences, recogniser_of, refusals
 from fusiondsl.pause import collection_paused
 
 Judged: TypeAlias = tuple[Site, Verdict]
@@ -142,6 +143,8 @@ class Run:
             plan.verdicts,
         )
         self._emitter = Emitter(compiled, graph, self._sizes, self.fake_mode)
+        self._differing: dict[tuple[str, str], tuple[str, ...]] = {}
+        """By rule and anchor: what the spelling of a site differs by."""
         self._unplaced: set[_Key] = set()
         """Sites that found no place, when the graph was matched again for those they had beaten."""
         self._view: View | None = None
@@ -168,7 +171,7 @@ class Run:
         """Every complete structural match."""
         if self.fake_mode is None:
             return []
-        recogniser = Recogniser(view, self.compiled.forms, self._forms)
+        recogniser = recogniser_of(view, self.compiled, self._forms)
         found: dict[_Key, Candidate] = {}
 
         def accept(rule: CompiledRule, slots: list[Any], calls: list[Recognised]) -> bool:
@@ -177,7 +180,7 @@ class Run:
                 found[key] = Candidate(rule, tuple(slots), tuple(calls))
             return False
 
-        matcher: Matcher[CompiledRule] = Matcher(view, recogniser, accept, self.near)
+        matcher = recogniser.matcher(view, recogniser, accept, self.near)
         for op, children in trie.roots.items():
             live = [(args, node) for args, node in children if self._possible(recogniser, node)]
             if not live:
@@ -186,7 +189,21 @@ class Run:
                 matcher.run(live, call)
         for rule, node, problem in misfits(view, recogniser, self._forms, trie):
             self._refuse(rule, node, problem, problem.label, matched=1)
-        return list(found.values())
+        if type(recogniser) is Recogniser:
+            return list(found.values())
+        return [candidate for candidate in found.values() if self._is_within(candidate)]
+
+    def _is_within(self, candidate: Candidate) -> bool:
+        """The rule allows what the spelling of a site differs by; else the site is refused."""
+        rule, calls = candidate.rule, candidate.calls
+        problem = next(refusals(rule, calls), None)
+        if problem is not None:
+            self._refuse(rule, candidate.anchor, problem, matched=len(calls))
+            return False
+        kinds = differences(calls)
+        if kinds:
+            self._differing[rule.name, candidate.anchor.name] = kinds
+        return True
 
     def _possible(self, recogniser: Recogniser, node: Any) -> bool:
         """Some rule below has all the ops it requires in this graph."""
@@ -309,9 +326,12 @@ class Run:
         if self._rewrite:
             new = self._emitter.rewrite(site, verdict, place)
             self._view = None
-        self.fired.append(
-            Fired(site.rule.name, anchor, _forms(site, verdict), tuple([n.name for n in new]))
-        )
+        name, forms, names = site.rule.name, _forms(site, verdict), tuple([n.name for n in new])
+        if self._differing:
+            kinds = self._differing.get((name, anchor), ())
+            self.fired.append(Fired(name, anchor, forms, names, kinds))
+        else:
+            self.fired.append(Fired(name, anchor, forms, names))
         return True
 
     # --- refusals --------------------------------------------------------------------------------

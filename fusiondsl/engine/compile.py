@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from fusiondsl.engine.predicates import answers_of
 from fusiondsl.engine.readers import ReadersOf, readers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
+from fusiondsl.engine.respelled import Wanted
 from fusiondsl.ir.strata import admitted_forms, strata
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.ops.registry import register
@@ -107,6 +109,11 @@ class Compiled:
     """Values of `env.*`, `model.*`, `let`s and dtype sets."""
     dtypes: Mapping[str, torch.dtype]
     """Every dtype name, `fp8` as the flavour of the target."""
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """What the sources have that graphs may spell in another way."""
+        return Wanted.of([rule.rule for rule in self.rules], self.program)
 
 
 def compile_program(program: ir.Program, target: Target) -> Compiled:

@@ -96,7 +96,7 @@ class Matcher(Generic[E]):
         if call.op in COMMUTATIVE:
             ways = orders(call)
             if len(ways) > 1:
-                ways = _likely(ways, args, node)
+                ways = self._likely(ways, args, node)
         for actual in ways:
             self._slots = before.copy()
             if self._unify_all(args, actual):
@@ -106,6 +106,18 @@ class Matcher(Generic[E]):
                 self._calls.pop()
         self._slots = before
         return False
+
+    @staticmethod
+    def _likely(ways: _Ways, args: tuple[Argument, ...], node: Node[E]) -> _Ways:
+        """Of two orders that whose operands come from what the programs want, if it is clear."""
+        if node.expects is UNSET:
+            node.expects = tuple(_expected(args, node))
+        first, second = ways
+        for position, targets in node.expects:
+            fits = _may_come_from(targets, first[position])
+            if fits is not _may_come_from(targets, second[position]):
+                return (first,) if fits else (second,)
+        return ways
 
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
         # One loop without a call for each argument: this runs for every argument of every call.
@@ -281,18 +293,6 @@ def orders(call: Recognised) -> _Ways:
     if call.op not in COMMUTATIVE or args[0] is args[1]:
         return (args,)
     return args, (args[1], args[0])
-
-
-def _likely(ways: _Ways, args: tuple[Argument, ...], node: Node[E]) -> _Ways:
-    """Of two orders the one whose operands come from what the programs want, if that is clear."""
-    if node.expects is UNSET:
-        node.expects = tuple(_expected(args, node))
-    first, second = ways
-    for position, targets in node.expects:
-        fits = _may_come_from(targets, first[position])
-        if fits is not _may_come_from(targets, second[position]):
-            return (first,) if fits else (second,)
-    return ways
 
 
 def _may_come_from(targets: frozenset[int], value: Any) -> bool:

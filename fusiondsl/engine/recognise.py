@@ -45,6 +45,9 @@ class Check(Protocol):
 class Recogniser:
     """Virtual calls of one graph, remembered."""
 
+    matcher: type[Matcher[Any]] = Matcher
+    """What runs match programs over these calls."""
+
     def __init__(self, view: View, forms: Forms, check: Check) -> None:
         self._view = view
         self._forms = forms
@@ -142,7 +145,7 @@ class Recogniser:
     def all_of(self, op: str) -> Iterator[Recognised]:
         """Every call of `op` in the graph, in no particular order."""
         if op.startswith("prim."):
-            for target in aten.TARGETS.get(op, ()):
+            for target in self._targets_of(op):
                 for node in self._view.nodes_of(target):
                     for value in _values_at(node):
                         yield from self._primitives(value, op)
@@ -158,6 +161,10 @@ class Recogniser:
         trie = self._bodies(op, 0)
         if trie is not None:
             yield from self._all_searched(op, trie, seen)
+
+    def _targets_of(self, primitive: str) -> Sequence[Any]:
+        """Overloads that a primitive is read from."""
+        return aten.TARGETS.get(primitive, ())
 
     def _targets(self, op: str) -> list[Any]:
         """Targets of this graph that are `op` or one of its direct spellings."""
@@ -189,7 +196,7 @@ class Recogniser:
         if op in ("prim.view", "prim.cast"):  # both may have vanished from the graph
             return True
         if op.startswith("prim."):
-            return any(t in self._view.by_target for t in aten.TARGETS.get(op, ()))
+            return any(t in self._view.by_target for t in self._targets_of(op))
         return bool(self._targets(op)) or self._composed(op)
 
     def _all_searched(
@@ -209,7 +216,7 @@ class Recogniser:
         while pending:
             op, children = pending.pop()
             if op.startswith("prim."):
-                targets.update(dict.fromkeys(aten.TARGETS.get(op, ())))
+                targets.update(dict.fromkeys(self._targets_of(op)))
             else:
                 targets.update(dict.fromkeys(self._targets(op)))
                 inner = self._forms.tries.get((op, 0))
@@ -316,7 +323,7 @@ class Recogniser:
                 found.append(call)
             return len(found) >= most
 
-        matcher: Matcher[BodyForm] = Matcher(self._view, self, accept)
+        matcher = self.matcher(self._view, self, accept)
         for root, children in trie.roots.items():
             for call in self.producers(value, 0, root):
                 if matcher.run(children, call):

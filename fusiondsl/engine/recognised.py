@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
 from fusiondsl import ir
 from fusiondsl.engine.view import Call
 
+if TYPE_CHECKING:
+    from fusiondsl.engine.respelled import Beyond
+
 
 class Recognised:
     """A call as rules see it: of an op, a primitive, or a semantic op in one of its forms."""
 
     __slots__ = ("args", "buffers", "form", "node", "nodes", "op", "results", "spelled")
+
+    beyond: tuple[Beyond, ...] = ()
+    """How the spelling differs from what is asked for."""
 
     def __init__(
         self,

@@ -38,6 +38,8 @@ class Fired:
     forms: tuple[str, ...]
     """Spelling of each semantic op, as `rms_norm:vllm_ir`."""
     new_nodes: tuple[str, ...]
+    differs: tuple[str, ...] = ()
+    """Named differences of this site's spelling from what the rule says, beyond its proof."""
 
 
 @dataclass(frozen=True, slots=True)

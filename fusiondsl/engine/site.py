@@ -135,10 +135,9 @@ def _inside(site: Site) -> Iterator[Problem]:
         named += [(name, value) for value in site.results.get((place, result), ())]
     for name, value in named:
         if isinstance(value, Version) and value.index == BETWEEN:
-            message = (
-                f"{name} would be a value inside of {value.name}, which the graph does not have"
-            )
-            yield Problem("structure", message, about=name, node=value.name)
+            at = value.writer.name
+            message = f"{name} would be a value inside of {at}, which the graph does not have"
+            yield Problem("structure", message, about=name, node=at)
 
 
 def _is_made(site: Site, value: Any) -> bool:

@@ -141,6 +141,14 @@ class View:
                 return call, position
         return None
 
+    def inside(self, op: str, args: tuple[Any, ...], like: Any, reader: fx.Node) -> Version:
+        """A value that the graph does not have, as `reader` would read it in another spelling."""
+        self.halved = True
+        node = like.node if isinstance(like, Version) else like
+        value = Version(node, reader, BETWEEN, {reader: None}, False)
+        self._defs[value] = Call(op, args, reader, None, {0: [value]}), 0
+        return value
+
     def canonical(self, value: Any) -> Any:
         """The representative of a value: duplicate `getitem`s are one."""
         if value.target is not operator.getitem:

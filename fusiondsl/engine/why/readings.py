@@ -13,13 +13,14 @@ from fusiondsl.engine.compile import Compiled
 from fusiondsl.engine.formcheck import FormCheck
 from fusiondsl.engine.forms import DirectForm
 from fusiondsl.engine.mutation import VALUES, Version
-from fusiondsl.engine.recognise import Recogniser, apply_direct
+from fusiondsl.engine.recognise import apply_direct
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
 from fusiondsl.engine.why.answer import Cause
 from fusiondsl.engine.why.lookups import Beyond, Lookups
 from fusiondsl.engine.why.show import model_line, value_text
 from fusiondsl.engine.why.spelled import Spellings
+from fusiondsl.engine.wide import recogniser_of
 
 _LITERAL = 0.3
 _FITS_NOT = 0.4
@@ -68,7 +69,7 @@ class Readings:
     """Calls of one graph: exact ones from the recogniser, and those that nearly are of an op."""
 
     def __init__(self, compiled: Compiled, view: TolerantView, check: FormCheck) -> None:
-        self.recogniser = Recogniser(view, compiled.forms, check)
+        self.recogniser = recogniser_of(view, compiled, check)
         self._lookups = Lookups(view, self.recogniser)
         self._spellings = Spellings(compiled, view, self._lookups, self.recogniser)
         self._compiled = compiled

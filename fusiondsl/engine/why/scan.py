@@ -28,6 +28,7 @@ from fusiondsl.engine.why.readings import Readings, TolerantView
 from fusiondsl.engine.why.sketch import Sketch
 from fusiondsl.engine.why.spelled import body_forms
 from fusiondsl.engine.why.unread import Unseen
+from fusiondsl.engine.wide import refusals
 
 NEAR = 0.5
 """The part of a rule's source, by weight, that must stand somewhere for that to count as near."""
@@ -217,6 +218,7 @@ class Scan:
         if whole:
             yield from problems(self._view, site)
             find_ends(site)
+        yield from refusals(site.rule, site.calls)
         yield from self._examiner.problems(site, whole=clean)
         if not clean:
             return
