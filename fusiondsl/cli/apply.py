@@ -98,7 +98,8 @@ def _show(
         for site in report.fired:
             if site.rule == rule:
                 forms = f" ({', '.join(site.forms)})" if site.forms else ""
-                console.print(f"              at {site.node}{forms}")
+                differs = f", differs by {', '.join(site.differs)}" if site.differs else ""
+                console.print(f"              at {site.node}{forms}{differs}")
         console.print(f"              proof: {proof(rule)}")
     for refusal in report.refused if everything else report.close():
         console.print(f"  {console.paint('bad', 'refused')}     {_refusal_text(refusal)}")

@@ -30,6 +30,9 @@ from fusiondsl.engine.reciprocals import (
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
 
+KINDS = ("round", "recip", "reduce_order")
+"""The named differences of other spellings, in the order they are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
@@ -343,7 +346,7 @@ class Others:
             if size is None or not self._counts(call.op, given, size, dtype):
                 continue
             how = "divides a sum" if call.op == "prim.div" else "multiplies a sum by a constant"
-            kinds = _kinds(dtype, exact=is_power_of_two(size))
+            kinds = _kinds(dtype, exact=is_power_of_two(size), is_sum=True)
             beyond = [Beyond(how, "takes the mean", kinds)] if kinds else []
             nodes = (call.node, made.node)
             yield _made("prim.mean", made.args, value, call, nodes, *beyond)
@@ -489,10 +492,11 @@ def _made(
     return Respelled(op, tuple(args), call.node, {0: [value]}, tuple(nodes), beyond)
 
 
-def _kinds(dtype: torch.dtype, *, exact: bool = False) -> tuple[str, ...]:
-    """In half precision a value in between is rounded as well."""
-    rounded = ("round",) if dtype in HALVES else ()
-    return rounded if exact else (*rounded, "recip")
+def _kinds(dtype: torch.dtype, *, exact: bool = False, is_sum: bool = False) -> tuple[str, ...]:
+    """In half precision a value in between is rounded, and kernels add in orders of their own."""
+    half = dtype in HALVES
+    there = (half, not exact, half and is_sum)
+    return tuple(kind for kind, needed in zip(KINDS, there, strict=True) if needed)
 
 
 def _both(call: Call) -> Sequence[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.pattern import COMMUTATIVE, PRIMITIVE_OPS
 from fusiondsl.engine.recognise import Check, Recogniser
 from fusiondsl.engine.recognised import Recognised
-from fusiondsl.engine.respelled import ENDS, OTHER_TARGETS, Others, Respelled, others_of
+from fusiondsl.engine.respelled import ENDS, KINDS, OTHER_TARGETS, Others, Respelled, others_of
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
 
@@ -129,7 +129,7 @@ def refusals(rule: CompiledRule, calls: Sequence[Recognised]) -> Iterator[Proble
 def differences(calls: Iterable[Recognised]) -> tuple[str, ...]:
     """By what the spelling of a site differs from what its rule says, each once."""
     found = {kind for call in calls for beyond in call.beyond for kind in beyond.kinds}
-    return tuple(sorted(found, reverse=True))
+    return tuple(kind for kind in KINDS if kind in found)
 
 
 def _allowed(rule: CompiledRule, place: int) -> set[str]:

@@ -13,8 +13,8 @@ _HEAD = """\
 
 Every op of a rule is replaced by its meaning, and both sides are brought to a normal form. They
 are then equal exactly, or up to the differences named here: those that the comparison itself
-needed, by result; those that a target declares of its kernel; and those of the forms that the
-rule matches. [The language](language.md#proofs) says what each difference means.
+needed, by result; those that a target declares of its kernel; and those of the forms and other
+spellings that the rule matches. [The language](language.md#proofs) says what each difference means.
 
 This page is generated: `fusiondsl prove fusiondsl: --markdown docs/proofs.md`.
 

@@ -22,6 +22,7 @@ from fusiondsl.proof.compare import EVERYTHING, Comparison
 from fusiondsl.proof.explain import Explainer
 from fusiondsl.proof.generic import without_numbers
 from fusiondsl.proof.inline import Side
+from fusiondsl.proof.respelled import respelled
 from fusiondsl.proof.scope import Facts, Scope
 from fusiondsl.proof.terms import Term
 from fusiondsl.proof.unread import claims
@@ -70,7 +71,8 @@ class Prover:
         """Without `sizes` no condition on them is used, so that many rules are one."""
         sides = self._sides(rule, self._context(), sizes=sizes)
         verdict = _verdict(sides, claims(rule, self.program.ops))
-        declared = (*self._of_targets(rule), *self._of_forms(rule))
+        spelled = respelled(rule, self.program.ops)
+        declared = (*self._of_targets(rule), *self._of_forms(rule), *spelled)
         kinds = [kind for output in verdict.outputs for kind in output.differences]
         differences = listed([*kinds, *(d.kind for d in declared)])
         level = verdict.level

@@ -27,6 +27,7 @@ from fusiondsl.engine import CompiledRules
 from fusiondsl.engine.report import RefusalKind
 from fusiondsl.graphs import read
 from fusiondsl.resources import patterns_root
+from tests.engine import test_normal_view as spelled
 from tests.engine.lab import EPS, L, called, equal, mx_codes, rows, rules, vector
 from tests.graphs.test_reader import CASES, INDEX
 from tests.pairs import test_pairs as pairs
@@ -70,6 +71,14 @@ def test_the_shipped_rules_on_what_vllm_hands_to_its_passes(stem: str) -> None:
     before = pairs.graph(f"{stem}.before.txt", row["arch"])
     run = same_as_graph_pass(before.gm, pairs.rules(row["arch"]), pairs.tokens(stem))
     assert run.counts == row["rules"]
+
+
+@pytest.mark.parametrize("case", spelled.cases("reciprocals"), ids=lambda case: case.title)
+def test_other_spellings(case: spelled.Case) -> None:
+    run = same_as_graph_pass(spelled.graph_of(case).gm, spelled.rules_for(case))
+    assert run.counts == ({case.rule: 1} if case.seen else {})
+    fired = [site for report in run.registration.reports for site in report.fired]
+    assert [site.differs for site in fired] == [case.differs] * case.seen
 
 
 @pytest.mark.parametrize("stem", sorted(INDEX))

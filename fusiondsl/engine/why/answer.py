@@ -81,6 +81,8 @@ class SiteAnswer:
     """No operation of the source is missing."""
     part: float = 1.0
     """How much of the source stands there; views, slices and the like weigh less than ops."""
+    differs: tuple[str, ...] = ()
+    """Where the rule fires: what the spelling there differs by, beyond the proof of the rule."""
 
     @property
     def is_near(self) -> bool:

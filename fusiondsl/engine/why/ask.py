@@ -205,7 +205,8 @@ class _Verdicts:
         key = (rule.name, place.anchor)
         if place.whole and key in self._fired:
             if not place.causes:
-                yield self._answer(place, fired=True, causes=())
+                answer = self._answer(place, fired=True, causes=())
+                yield replace(answer, differs=self._fired[key].differs)
             return
         told = sorted(map(self._starved, place.causes), key=lambda c: c.code != "lost-to-rule")
         causes = (*self._lacks.get(rule.name, ()), *told)
@@ -250,8 +251,8 @@ class _Verdicts:
         """Sites only the engine has, such as those that came up while it rewrote."""
         count = len(rule.match)
         found = [
-            SiteAnswer(node, True, count, count, nodes=(node,))
-            for (name, node) in self._fired
+            SiteAnswer(node, True, count, count, nodes=(node,), differs=site.differs)
+            for (name, node), site in self._fired.items()
             if name == rule.name and node not in known
         ]
         for (name, node), refusal in self._refused.items():

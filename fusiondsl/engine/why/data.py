@@ -30,6 +30,7 @@ def _site_data(site: SiteAnswer) -> dict[str, Any]:
         "edits": [_edit_data(edit) for edit in site.edits],
         "nodes": list(site.nodes),
         "source": site.source,
+        "differs": list(site.differs),
     }
 
 

@@ -248,7 +248,8 @@ def _allow(cause: Cause, trial: Trial) -> Iterator[Change]:
     found = re.search(r"differs by ([\w, ]+):", cause.message)
     if found is None:
         return
-    kinds = tuple(found[1].split(", "))
+    known = {d.kind for d in trial.edited.allow if d.value is None}
+    kinds = tuple(kind for kind in found[1].split(", ") if kind not in known)
 
     def allow(trial: Trial) -> Trial:
         rule = trial.edited

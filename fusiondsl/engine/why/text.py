@@ -44,7 +44,7 @@ def _rule(rule: RuleAnswer, groups: tuple[Group, ...], top: int, paint: Paint) -
     near = sum(len(group.sites) for group in groups)
     yield f"{paint('bold', rule.rule)}: {_summary(rule, near, paint)}"
     if rule.fired:
-        yield f"  fires at {several(site.node for site in rule.fired)}"
+        yield f"  fires at {several(_fired(site) for site in rule.fired)}"
     for cause in rule.causes:
         yield from _cause(cause, "  ", paint, set())
     for group in groups[:top]:
@@ -53,6 +53,10 @@ def _rule(rule: RuleAnswer, groups: tuple[Group, ...], top: int, paint: Paint) -
         left = sum(len(group.sites) for group in groups[top:])
         yield f"  {left} more near miss{'es' if left > 1 else ''}, of {len(groups) - top} kinds"
     yield ""
+
+
+def _fired(site: SiteAnswer) -> str:
+    return f"{site.node} (differs by {', '.join(site.differs)})" if site.differs else site.node
 
 
 def _summary(rule: RuleAnswer, near: int, paint: Paint) -> str:
