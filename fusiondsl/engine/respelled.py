@@ -160,9 +160,11 @@ class _Over(NamedTuple):
 class Others:
     """Other readings of the values of one graph."""
 
-    def __init__(self, view: View, wanted: Wanted) -> None:
+    def __init__(self, view: View, wanted: Wanted, possible: frozenset[str]) -> None:
         self._view = view
         self._wanted = wanted
+        self.possible = possible
+        """Primitives that something may be in another spelling."""
         self._known: dict[tuple[Any, str], Sequence[Recognised]] = {}
         self.inside: dict[Any, Recognised] = {}
         """Calls whose results the graph does not have, by these."""
@@ -170,7 +172,7 @@ class Others:
     def of(self, value: Any, op: str) -> Sequence[Recognised]:
         """Calls of `op` that `value` may be read as, none of which stands there as such."""
         read = _READ.get(op)
-        if read is None or op not in self._wanted.ops or not isinstance(value, fx.Node):
+        if read is None or op not in self.possible or not isinstance(value, fx.Node):
             return ()
         key = (value, op)
         if key not in self._known:
@@ -402,8 +404,10 @@ def others_of(view: View, wanted: Wanted) -> Others | None:
         there.update(_powers(view))
     if "quotient" in there and any(map(_is_one, _numerators(view))):
         there.add("reciprocal")
-    worth = any(ops <= wanted.ops and has <= there for ops, has in _WORTH)
-    return Others(view, wanted) if worth or _by_constants(view, wanted, there) else None
+    possible = {op for op, has, also in _WORTH if has <= there and also <= wanted.ops}
+    possible.update(_by_constants(view, wanted, there))
+    possible &= wanted.ops
+    return Others(view, wanted, frozenset(possible)) if possible else None
 
 
 _KINDS: Mapping[int, str] = {
@@ -420,16 +424,21 @@ _KINDS: Mapping[int, str] = {
     for target in aten.TARGETS[op]
 }
 _WORTH = tuple(
-    (frozenset(ops), frozenset(has))
-    for ops, has in (
-        (("prim.mean",), ("sum",)),
-        (("prim.rsqrt",), ("root",)),
-        (("prim.sqrt",), ("rsqrt",)),
-        (("prim.div",), ("reciprocal",)),
-        (("prim.reciprocal",), ("quotient",)),
+    (op, frozenset(has), frozenset(also))
+    for op, has, also in (
+        ("prim.mean", ["sum"], []),
+        ("prim.rsqrt", ["root"], []),
+        ("prim.sqrt", ["rsqrt"], []),
+        ("prim.div", ["reciprocal"], []),
+        ("prim.div", ["rsqrt"], ["prim.sqrt"]),
+        ("prim.reciprocal", ["quotient"], []),
+        ("prim.reciprocal", ["reciprocal"], []),
+        ("prim.reciprocal", ["rsqrt"], ["prim.sqrt"]),
+        ("prim.mul", ["quotient"], ["prim.reciprocal"]),
+        ("prim.mul", ["quotient", "root"], ["prim.rsqrt"]),
     )
 )
-"""What a program looks for, and what a graph has that may be it."""
+"""Primitives with what a graph has that may be one, and what else a program must look for."""
 _FULL_IDS = frozenset(map(id, (torch.ops.aten.full.default, torch.ops.aten.scalar_tensor.default)))
 
 
@@ -459,17 +468,18 @@ def _is_one(value: Any) -> bool:
     return is_number(value) and bool(value == 1)
 
 
-def _by_constants(view: View, wanted: Wanted, there: set[str]) -> bool:
-    """Something is multiplied by the reciprocal of what a rule divides by, or the reverse."""
-    return any(
-        any(any_constant or any(is_about(given, c) for c in constants) for given in numbers)
-        for kind, op, constants, any_constant in (
-            ("product", "prim.mul", wanted.divisors, wanted.any_divisor),
-            ("quotient", "prim.div", wanted.factors, wanted.any_factor),
-        )
-        if kind in there and (constants or any_constant)
-        for numbers in (_numbers(view, op),)
-    )
+def _by_constants(view: View, wanted: Wanted, there: set[str]) -> Iterator[str]:
+    """Whether a factor is about the reciprocal of what a rule divides by, or the reverse."""
+    for op, kind, spelled, constants, any_constant in (
+        ("prim.div", "product", "prim.mul", wanted.divisors, wanted.any_divisor),
+        ("prim.mul", "quotient", "prim.div", wanted.factors, wanted.any_factor),
+    ):
+        if kind not in there or not (constants or any_constant):
+            continue
+        for given in _numbers(view, spelled):
+            if any_constant or any(is_about(given, c) for c in constants):
+                yield op
+                break
 
 
 def _numbers(view: View, op: str) -> Iterator[Any]:

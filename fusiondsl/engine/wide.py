@@ -26,41 +26,98 @@ def recogniser_of(view: View, compiled: Compiled, check: Check) -> Recogniser:
 
 
 class WideMatcher(Matcher[Any]):
-    """Tries both orders of operands: in another spelling they come from other operations."""
+    """Tries both orders of operands where one may be spelled in another way."""
 
     @staticmethod
     def _likely(ways: Any, args: Any, node: Any) -> Any:
-        return ways
+        if any(
+            id(operand.target) in _OTHER_IDS for operand in ways[0] if isinstance(operand, VALUES)
+        ):
+            return ways
+        return Matcher._likely(ways, args, node)
 
 
-class WideRecogniser(Recogniser):
-    """What stands in the graph as it is goes first, at every value and for every op."""
+class _Reader(Recogniser):
+    """Looks wherever an op may end in another spelling."""
 
     matcher = WideMatcher
 
     def __init__(self, view: View, forms: Forms, check: Check, others: Others) -> None:
         super().__init__(view, forms, check)
         self._others = others
-        self._exact = Recogniser(view, forms, check)
+        self._others_of = {
+            maker: possible
+            for maker in _MAKERS
+            if (possible := frozenset(op for op in others.possible if maker in ENDS.get(op, ())))
+        }
+        """By what makes a value: the primitives it may be read as although it is none of them."""
+        self._read: dict[str | None, frozenset[str]] = {}
 
     def producers(self, value: Any, result: int, op: str) -> Sequence[Recognised]:
         found = super().producers(value, result, op)
         if found or op in PRIMITIVE_OPS or not isinstance(value, VALUES):
             return found
-        if self._forms.ends(op, result).isdisjoint(self._others_at(value)):
+        others = self._others_of.get(self._maker(value, self._view.define(value)) or "")
+        if others is None or others.isdisjoint(self._forms.ends(op, result)):
             return ()
         return self._search(value, op, result)
 
-    def _others_at(self, value: Any) -> Iterator[str]:
-        """Primitives that a value may be read as although it is made by another one."""
-        maker = self._maker(value, self._view.define(value))
-        return (op for op, ends in ENDS.items() if maker in ends)
-
     def readings(self, value: Any) -> frozenset[str]:
-        found = super().readings(value)
         if not isinstance(value, VALUES):
+            return frozenset()
+        maker = self._maker(value, self._view.define(value))
+        known = self._read.get(maker)
+        if known is None:
+            read = self._forms.readings
+            known = self._read[maker] = read(maker).union(
+                *map(read, self._others_of.get(maker or "", ()))
+            )
+        return known
+
+    def _targets_of(self, primitive: str) -> Sequence[Any]:
+        found = super()._targets_of(primitive)
+        if primitive not in self._others.possible:
             return found
-        return found.union(*map(self._forms.readings, self._others_at(value)))
+        return (*found, *OTHER_TARGETS.get(primitive, ()))
+
+
+class _Probe(_Reader):
+    """Finds what stands in the graph as it is, and notes whether more would be read into it."""
+
+    def __init__(self, view: View, forms: Forms, check: Check, others: Others) -> None:
+        super().__init__(view, forms, check, others)
+        self._missed = False
+        self._misses: dict[tuple[Any, str, int], bool] = {}
+
+    def find(self, value: Any, op: str, result: int) -> tuple[list[Recognised], bool]:
+        """The calls, and whether there may be some of another spelling."""
+        found = self._search(value, op, result)
+        return found, self._misses[value, op, result]
+
+    def _search(self, value: Any, op: str, result: int) -> list[Recognised]:
+        key = (value, op, result)
+        if key in self._misses:
+            self._missed |= self._misses[key]
+            return super()._search(value, op, result)
+        before, self._missed = self._missed, False
+        found = super()._search(value, op, result)
+        self._misses[key] = self._missed
+        self._missed |= before
+        return found
+
+    def _primitives(self, value: Any, op: str) -> Sequence[Recognised]:
+        found = super()._primitives(value, op)
+        if not found and op in ENDS and self._others.of(value, op):
+            self._missed = True
+        return found
+
+
+class WideRecogniser(_Reader):
+    """What stands in the graph as it is goes first, at every value and for every op."""
+
+    def __init__(self, view: View, forms: Forms, check: Check, others: Others) -> None:
+        super().__init__(view, forms, check, others)
+        self._probe = _Probe(view, forms, check, others)
 
     def consumers(self, value: Any, position: int, op: str) -> Iterator[Recognised]:
         yield from super().consumers(value, position, op)
@@ -78,7 +135,7 @@ class WideRecogniser(Recogniser):
         return isinstance(given, VALUES) and self._view.strip(given, regroup=True) is value
 
     def _made_from(self, value: Any) -> Iterable[Any]:
-        """Values that a primitive makes of this one, and another one of those, each once."""
+        """Values that a primitive makes of this one, and others of those, each once."""
         found: dict[Any, None] = {}
         waiting = [(value, 0)]
         for item, steps in waiting:
@@ -89,9 +146,6 @@ class WideRecogniser(Recogniser):
                     waiting.append((made, steps + 1))
         return found
 
-    def _targets_of(self, primitive: str) -> Sequence[Any]:
-        return (*super()._targets_of(primitive), *OTHER_TARGETS.get(primitive, ()))
-
     def _primitives(self, value: Any, op: str) -> Sequence[Recognised]:
         inside = self._others.inside.get(value)
         if inside is not None:
@@ -99,19 +153,21 @@ class WideRecogniser(Recogniser):
         return super()._primitives(value, op) or self._others.of(value, op)
 
     def _search(self, value: Any, op: str, result: int) -> list[Recognised]:
-        return self._exact._search(value, op, result) or super()._search(value, op, result)
+        found, more = self._probe.find(value, op, result)
+        return super()._search(value, op, result) if more and not found else found
 
     def _virtual(
         self, entry: BodyForm, slots: list[Any], calls: list[Recognised]
     ) -> Recognised | None:
         found = super()._virtual(entry, slots, calls)
-        if found is None or any(
-            v in self._others.inside for r in found.results.values() for v in r
-        ):
+        inside = self._others.inside
+        if found is None or any(v in inside for values in found.results.values() for v in values):
             return None
         return Respelled.around(found, calls)
 
 
+_MAKERS = frozenset[str]().union(*ENDS.values())
+_OTHER_IDS = frozenset(id(target) for targets in OTHER_TARGETS.values() for target in targets)
 _STEPS = 3
 """Operations that one of another spelling may stand for: a root, its reciprocal, a product."""
 

@@ -385,3 +385,39 @@ rule kept(x: f32[T, H], v: f32[T, H]) {
     assert compiled.apply(asked.gm).counts == {}
     (refusal,) = compiled.apply(asked.gm).settled
     assert "which the graph does not have" in refusal.message
+
+
+# --- what is said before anything runs ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype", "allow", "proved", "unneeded"),
+    [
+        ("x / 6.0", "f32", "recip", "up to {recip}", []),
+        ("x / v", "bf16", "recip; round", "up to {round, recip}", []),
+        ("x / v", "f32", "recip; round", "up to {recip}", ["round"]),
+        ("x * rsqrt(v)", "f32", "recip", "up to {recip}", []),
+        ("x / 4.0", "f32", "recip", "exact", ["recip"]),
+        ("x * v", "f32", "recip", "exact", ["recip"]),
+        ("x * rsqrt(v)", "f32", "relayout: y", "exact", []),
+    ],
+)
+def test_consent_is_no_surplus_where_a_graph_may_need_it(
+    body: str, dtype: str, allow: str, proved: str, unneeded: list[str]
+) -> None:
+    params = f"x: {dtype}[T, H]" + (f", v: {dtype}[T, H]" if "v" in body else "")
+    given = "x, v" if "v" in body else "x"
+    text = f"""
+op fused.same({params}) -> (y: {dtype}[T, H]) {{
+  means {{ y = relu({body}) }}
+}}
+rule same({params}) {{
+  match   {{ y = relu({body}) }}
+  replace {{ y = fused.same({given}) }}
+  allow   {{ {allow} }}
+}}
+"""
+    loaded = load_source(text)
+    said = [d.message for d in loaded.warnings if d.code == "FD319"]
+    assert said == [f"`same` allows `{kind}`, which does not occur" for kind in unneeded]
+    assert str(loaded.compile().proof("same")) == proved
