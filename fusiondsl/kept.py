@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from fusiondsl.analysis.modules import Loader, directory_files
+from fusiondsl import stored
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.rules import RuleSet, load, load_by
-from fusiondsl.syntax import read_source
+from fusiondsl.stored import Reading
 
 _MOST = 16
 """Sets of rules that are kept, those asked for last."""
@@ -20,22 +20,7 @@ _MOST = 16
 @dataclass(frozen=True)
 class _Kept:
     rules: RuleSet
-    files: dict[Path, str]
-    """The files read, as they were named, and which these were."""
-    texts: dict[str, str]
-    directories: dict[Path, list[Path]]
-
-    def is_current(self) -> bool:
-        """Every name stands for the same file, with the same text; no file has come or gone."""
-        listed = (directory_files(path) == files for path, files in self.directories.items())
-        read = (self._is_same(path, key) for path, key in self.files.items())
-        return all(listed) and all(read)
-
-    def _is_same(self, path: Path, key: str) -> bool:
-        if os.path.realpath(path) != key:
-            return False
-        source = read_source(path, Diagnostics())
-        return source is not None and source.text == self.texts[key]
+    reading: Reading
 
 
 _kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()
@@ -43,9 +28,10 @@ _lock = Lock()
 
 
 def load_once(*paths: str | Path) -> RuleSet:
-    """As `load`, which it calls where it has not before, or where a file has changed since.
+    """As `load`, which it calls where nobody has before, or where a file has changed since.
 
-    Files are read to know that, but neither parsed nor proved again.
+    Files are read to know that, but neither parsed nor proved again. What another process has read
+    is a program as from an artifact: without the text of its files, and without contracts.
     """
     try:
         # Messages name files as they were given, and these are relative to the working directory.
@@ -54,8 +40,8 @@ def load_once(*paths: str | Path) -> RuleSet:
         return load(*paths)
     with _lock:
         kept = _kept.get(key)
-        if kept is None or not kept.is_current():
-            kept = _read(paths)
+        if kept is None or not kept.reading.is_current():
+            kept = _found(paths) or _read(paths)
         _kept[key] = kept
         _kept.move_to_end(key)
         while len(_kept) > _MOST:
@@ -63,7 +49,17 @@ def load_once(*paths: str | Path) -> RuleSet:
         return kept.rules
 
 
+def _found(paths: tuple[str | Path, ...]) -> _Kept | None:
+    found = stored.find(paths)
+    return None if found is None else _Kept(RuleSet(found.program), found.reading)
+
+
 def _read(paths: tuple[str | Path, ...]) -> _Kept:
+    from fusiondsl.analysis.modules import Loader  # with all that checks rules
+
     loader = Loader(Diagnostics())
     rules = load_by(loader, paths)
-    return _Kept(rules, loader.files, loader.texts(), loader.directories)
+    reading = Reading.of(loader.files, loader.texts(), loader.directories)
+    if not rules.warnings:  # which a process that does not check would not show
+        stored.keep(paths, reading, rules.program)
+    return _Kept(rules, reading)

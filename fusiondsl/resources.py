@@ -6,6 +6,9 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
+SHIPPED = "fusiondsl:"
+"""What the name of a shipped rule file starts with."""
+
 
 def data_root() -> Path:
     """The directory that holds `grammar/` and `patterns/`."""

@@ -1,4 +1,7 @@
-"""`load`: rule files to a `RuleSet`, which compiles for a target."""
+"""`load`: rule files to a `RuleSet`, which compiles for a target.
+
+What checks rules is imported late: rules that were checked before need none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusiondsl.analysis import analyse
-from fusiondsl.analysis.contracts import check_graphs
-from fusiondsl.analysis.modules import SHIPPED, Loader
 from fusiondsl.diagnostics.diagnostic import Diagnostic, Diagnostics, FusionError, Severity
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.ir.program import Program
 from fusiondsl.pause import collection_paused
-from fusiondsl.proof.check import check_proofs
-from fusiondsl.resources import patterns_root
+from fusiondsl.resources import SHIPPED, patterns_root
 from fusiondsl.syntax import is_unreadable
 from fusiondsl.target import Target
 
 if TYPE_CHECKING:
+    from fusiondsl.analysis.modules import Loader
     from fusiondsl.engine import CompiledRules
 
 INPUT, COMPILE = 2, 3
@@ -46,7 +46,7 @@ def load(*paths: str | Path) -> RuleSet:
     `fusiondsl:` stands for the shipped patterns (`fusiondsl:ops/norms.fuse`). Raises `FusionError`
     with every error found.
     """
-    return load_by(Loader(Diagnostics()), paths)
+    return load_by(_loader(Diagnostics()), paths)
 
 
 def load_by(loader: Loader, paths: Iterable[str | Path]) -> RuleSet:
@@ -57,16 +57,24 @@ def load_by(loader: Loader, paths: Iterable[str | Path]) -> RuleSet:
 def load_source(text: str, name: str = "<string>.fuse") -> RuleSet:
     """Checks a text; its imports are relative to the working directory."""
     diagnostics = Diagnostics()
-    loader = Loader(diagnostics)
+    loader = _loader(diagnostics)
     loader.add_source(Source(name, text))
     return _finish(analyse_loaded(loader, diagnostics), diagnostics)
 
 
 def check(paths: Iterable[str | Path], diagnostics: Diagnostics) -> Program:
     """Reads and checks, contracts too; what is wrong is found in `diagnostics`."""
-    program = _read(Loader(diagnostics), paths)
+    from fusiondsl.analysis.contracts import check_graphs
+
+    program = _read(_loader(diagnostics), paths)
     check_graphs(program.expects, diagnostics)
     return program
+
+
+def _loader(diagnostics: Diagnostics) -> Loader:
+    from fusiondsl.analysis.modules import Loader
+
+    return Loader(diagnostics)
 
 
 def _read(loader: Loader, paths: Iterable[str | Path]) -> Program:
@@ -88,6 +96,9 @@ _ABSENT = frozenset({"FD110", "FD112", "FD114", "FD117", "FD118"})
 
 
 def analyse_loaded(loader: Loader, diagnostics: Diagnostics) -> Program:
+    from fusiondsl.analysis import analyse
+    from fusiondsl.proof.check import check_proofs
+
     modules = loader.finish()
     if not diagnostics.has_errors:
         program = analyse(modules, diagnostics)

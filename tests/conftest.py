@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("FUSIONDSL_REFERENCE_OPS", "1")
+os.environ.setdefault("FUSIONDSL_CACHE", "0")  # nothing that an earlier run has left counts
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, max_examples=200, print_blob=True, **_COMMON)

@@ -15,6 +15,7 @@ PACKAGE = Path(fusiondsl.__file__).parent
 LAYERS = (
     "lazy",
     "pause",
+    "switches",
     "resources",
     "target",
     "diagnostics",
@@ -26,6 +27,7 @@ LAYERS = (
     "analysis",
     "proof",
     "artifact",
+    "stored",
     "aiter",
     "ops",
     "graphs",

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
-from fusiondsl.resources import patterns_root
+from fusiondsl.resources import SHIPPED, patterns_root
 from fusiondsl.syntax import SUFFIXES, ast, parse, parse_file
-
-SHIPPED = "fusiondsl:"
+from fusiondsl.syntax.files import directory_files
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,12 +184,6 @@ def _is_directory(path: Path) -> bool:
 
 def _exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110
-
-
-def directory_files(path: Path) -> list[Path]:
-    """The rule files below a directory, sorted."""
-    found = (p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
-    return sorted(found, key=lambda p: p.relative_to(path).parts)
 
 
 def _resolve(text: str, folder: Path) -> Path | None:

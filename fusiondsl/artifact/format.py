@@ -72,12 +72,15 @@ class Artifact:
             return check_aside(unpack(self._packed_aside), self.program)
 
 
-def dumps(program: ir.Program, target: Target) -> bytes:
+def dumps(
+    program: ir.Program, target: Target, file_name: Callable[[str], str] | None = None
+) -> bytes:
     """The artifact as bytes, the same for the same program and target wherever it is made.
 
     It has the positions of rules and declarations, and none of what is inside a declaration.
+    `file_name` renames their files, by default to what does not differ from machine to machine.
     """
-    file_name = file_namer(program)
+    file_name = file_name or file_namer(program)
     program = replace(
         program,
         files=tuple(map(file_name, program.files)),

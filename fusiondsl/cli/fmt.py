@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from fusiondsl.analysis.modules import directory_files
 from fusiondsl.artifact import replace_file
 from fusiondsl.cli.exits import Exit
 from fusiondsl.cli.options import common, console_of
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.source import Source
 from fusiondsl.syntax import ast, is_unreadable, parse, parse_file, print_module, structure
+from fusiondsl.syntax.files import directory_files
 from fusiondsl.syntax.yaml_keys import check_keys
 
 if TYPE_CHECKING:

@@ -7,16 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from fusiondsl.diagnostics.suggest import did_you_mean
+from fusiondsl.switches import SWITCHES
 
 OFF = "FUSIONDSL_OFF"
 REQUIRE = "FUSIONDSL_REQUIRE"
 DRY_RUN = "FUSIONDSL_DRY_RUN"
-
-SWITCHES: Mapping[str, bool] = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("", "0", "false", "no", "off"), False),
-}
-"""What a variable that switches something may say, in lower case."""
 
 
 @dataclass(frozen=True)

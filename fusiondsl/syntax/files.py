@@ -25,6 +25,21 @@ def read_source(path: str | os.PathLike[str], diagnostics: Diagnostics) -> Sourc
     return None if data is None else decode_source(name, data, diagnostics)
 
 
+def directory_files(path: Path) -> list[Path]:
+    """The rule files below a directory, sorted."""
+    found = (p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    return sorted(found, key=lambda p: p.relative_to(path).parts)
+
+
+def read_text_bytes(name: str) -> bytes:
+    """What the text of a file is in UTF-8, if it is a text; raises `OSError` or `ValueError`.
+
+    A file that is too large is not read to its end.
+    """
+    with Path(name).open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1).removeprefix(_BOM.encode())
+
+
 def _read_bytes(name: str, diagnostics: Diagnostics) -> bytes | None:
     try:
         with Path(name).open("rb") as file:

@@ -9,9 +9,10 @@ from typing import Any
 
 from fusiondsl.diagnostics.diagnostic import Diagnostics, FusionError
 from fusiondsl.diagnostics.source import Source, Span
-from fusiondsl.engine.settings import DRY_RUN, OFF, REQUIRE, SWITCHES, chosen, listed
+from fusiondsl.engine.settings import DRY_RUN, OFF, REQUIRE, chosen, listed
 from fusiondsl.facts import parse_fact
 from fusiondsl.integrations.vllm.plugin import RULES
+from fusiondsl.switches import SWITCHES
 from fusiondsl.target import Fact
 
 AFTER, BEFORE = "after", "before"

@@ -133,6 +133,7 @@ class Engines:
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            "FUSIONDSL_CACHE_DIR": str(self.root / "checked"),
             "VLLM_CACHE_ROOT": str(self.root / f"cache_{cache or 'none'}"),
             "TORCHINDUCTOR_CACHE_DIR": str(self.root / f"inductor_{cache or 'none'}"),
             **({} if cache else _NO_GRAPH_IS_KEPT),
