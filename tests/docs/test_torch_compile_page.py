@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch._inductor import config
 
+from fusiondsl import stored
 from fusiondsl.engine import graph_pass, settings
 from fusiondsl.ops.dispatch import SWITCH
 from tests.docs.pages import DOCS, run_programs
@@ -34,4 +35,6 @@ def test_every_variable_is_in_the_table() -> None:
         settings.OFF,
         settings.REQUIRE,
         SWITCH,
+        stored.DIRECTORY,
+        stored.SWITCH,
     }
