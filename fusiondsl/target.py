@@ -33,8 +33,9 @@ ENV_FACTS: dict[str, Literal["int", "str", "bool"]] = {
 """
 
 MODEL_SIZES: dict[str, str] = {"H": "model.hidden_size"}
-MODEL_DTYPE = "D"
-"""What a rule calls, in bounds on `tokens`, the sizes and the dtype that are facts of the model."""
+MODEL_DTYPE, MODEL_ITEMSIZE = "D", "model.itemsize"
+"""What a rule calls, in bounds on `tokens`, the sizes and the dtype that are facts of the model; of
+the dtype only its size is one."""
 
 _MX_ARCHS = frozenset({"gfx950", "gfx1250"})
 

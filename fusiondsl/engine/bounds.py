@@ -12,6 +12,7 @@ from fusiondsl.dims import (
     Scope,
     Truth,
     Value,
+    Verdict,
     as_dim,
     children,
     evaluate,
@@ -21,7 +22,7 @@ from fusiondsl.dims import (
 from fusiondsl.dims.expr import Binary, Call, Expr
 from fusiondsl.engine.compile import Compiled, Compiler
 from fusiondsl.ops.registry import overload
-from fusiondsl.target import MODEL_DTYPE, MODEL_SIZES
+from fusiondsl.target import ENV_FACTS, MODEL_DTYPE, MODEL_ITEMSIZE, MODEL_SIZES
 
 TOKENS = "tokens"
 _ORDERINGS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -93,30 +94,107 @@ def pending(compiled: Compiled) -> dict[str, str]:
 
 def _waits_for(rule: ir.Rule, compiler: Compiler) -> str | None:
     """What keeps the rule from firing and may change; None where something else does as well."""
-    written = [d for d in (compiler.program.ops.get(c.op) for c in rule.replace) if d is not None]
     reasons: list[str] = []
-    for condition in (*rule.where, *(c for decl in written for c in decl.available)):
-        if not compiler.is_static(condition):
-            continue
-        verdict = compiler.verdict(condition)
-        if verdict.truth is Truth.TRUE:
-            continue
+    for condition, verdict, _ in _unmet(rule, compiler):
         if verdict.truth is Truth.FALSE or not _asks(condition.expr, compiler.program):
             return None
         reasons.append(verdict.reason)
     reasons += [
         f"the op {decl.torch_name} is not registered in this process"
-        for decl in written
+        for decl in _written(rule, compiler.program)
         if overload(decl) is None
     ]
     return reasons[0] if reasons else None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the target, as far as it is known, does not let a rule fire."""
+
+    reason: str
+    lacking: tuple[str, ...] = ()
+    """Facts of the target that would decide it; none where it is decided."""
+    asked: tuple[str, ...] = ()
+    """Extern predicates whose answers would."""
+
+
+def refusals(compiled: Compiled) -> dict[str, Refusal]:
+    """For every rule that cannot fire; what is false comes before what is not known."""
+    refused = {item.rule: item.message for item in compiled.ineligible}
+    if not refused:
+        return {}
+    compiler = Compiler(compiled.program, compiled.target)
+    return {
+        rule.name: _refusal(rule, refused[rule.name], compiler)
+        for rule in compiled.program.rules
+        if rule.name in refused
+    }
+
+
+def _refusal(rule: ir.Rule, message: str, compiler: Compiler) -> Refusal:
+    unmet = list(_unmet(rule, compiler))
+    for _, verdict, owner in unmet:
+        if verdict.truth is Truth.FALSE:
+            return Refusal(owner + verdict.reason)
+    exprs = [condition.expr for condition, _, _ in unmet]
+    lacking = ENV_FACTS.keys() & {n for expr in exprs for n in names(expr)}
+    asked = {name for expr in exprs for name in _predicates(expr, compiler.program)}
+    return Refusal(
+        message, tuple(sorted(lacking - compiler.constants.keys())), tuple(sorted(asked))
+    )
+
+
+def _unmet(rule: ir.Rule, compiler: Compiler) -> Iterator[tuple[ir.Condition, Verdict, str]]:
+    """The conditions on the target alone that are not true, and what to say before their reason."""
+    own = ((condition, "") for condition in rule.where)
+    others = (
+        (condition, f"{decl.name} is not available: ")
+        for decl in _written(rule, compiler.program)
+        for condition in decl.available
+    )
+    for condition, owner in (*own, *others):
+        if compiler.is_static(condition):
+            verdict = compiler.verdict(condition)
+            if verdict.truth is not Truth.TRUE:
+                yield condition, verdict, owner
+
+
+def _written(rule: ir.Rule, program: ir.Program) -> list[ir.OpDecl]:
+    """The ops of the right side, but for primitives."""
+    found = (program.ops.get(call.op) for call in rule.replace)
+    return [decl for decl in found if decl is not None]
+
+
+def asked_of_layers(rule: ir.Rule, compiled: Compiled) -> tuple[str, ...]:
+    """Extern predicates in conditions that are decided in the graph, and have no answer yet."""
+    answered = {answer.predicate for answer in compiled.target.answers}
+    found = {name for c in rule.where for name in _predicates(c.expr, compiled.program)}
+    return tuple(sorted(found - answered))
+
+
 def _asks(expr: Expr, program: ir.Program) -> bool:
     """The condition has an extern predicate in it."""
+    return any(True for _ in _predicates(expr, program))
+
+
+def _predicates(expr: Expr, program: ir.Program) -> Iterator[str]:
     if isinstance(expr, Call) and expr.func in program.predicates:
-        return True
-    return any(_asks(child, program) for child in children(expr))
+        yield expr.func
+    for child in children(expr):
+        yield from _predicates(child, program)
+
+
+def unknown_sizes(condition: ir.Condition, compiled: Compiled) -> tuple[str, ...]:
+    """Facts of the model that a condition on `tokens` lacks; none where they would not do."""
+    facts = {**MODEL_SIZES, MODEL_DTYPE: MODEL_ITEMSIZE}
+    asked = {facts.get(name, name) for name in names(condition.expr)}
+    lacking = (asked & _ASSUMED.keys()) - compiled.constants.keys()
+    known = _Scope(compiled, {fact: _ASSUMED[fact] for fact in lacking})
+    return () if None in known.roots(condition.expr) else tuple(sorted(lacking))
+
+
+_ASSUMED = {**dict.fromkeys(MODEL_SIZES.values(), 4096), MODEL_ITEMSIZE: 2}
+"""Sizes that a model may have."""
 
 
 def unclosed(rule: ir.Rule, compiled: Compiled) -> tuple[ir.Condition, ...]:
@@ -132,10 +210,10 @@ class _Scope:
     Of the dtype of the model only its size is a fact: what holds for all dtypes of that size holds.
     """
 
-    def __init__(self, compiled: Compiled) -> None:
-        constants = compiled.constants
+    def __init__(self, compiled: Compiled, assumed: Scope | None = None) -> None:
+        constants = {**compiled.constants, **(assumed or {})}
         sizes = {n: constants[fact] for n, fact in MODEL_SIZES.items() if fact in constants}
-        dtypes = _DTYPES.get(str(constants.get("model.itemsize")), ())
+        dtypes = _DTYPES.get(str(constants.get(MODEL_ITEMSIZE)), ())
         self._functions = compiled.functions
         self._scopes: list[dict[str, Value]] = [
             {**constants, **sizes, MODEL_DTYPE: ir.DType(name)} for name in dtypes

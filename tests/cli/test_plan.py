@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,64 @@ def test_another_dtype_moves_the_end_point(run: Run, model: str) -> None:
     assert " 1..256 " in plan(run, "--model", model, "--dtype", "float32")
 
 
-def test_a_bound_that_is_no_number_is_said(run: Run) -> None:
-    assert "decided in the graph: limit" in plan(run)
+def test_a_bound_that_is_no_number_is_said(run: Run, model: str) -> None:
+    assert "decided in the graph: limit (--model would tell)\n" in plan(run)
+
+
+UNKNOWN = """
+op plan.fast(x: D[t.., H]) -> (y: D[t.., H]) {
+  available { env.arch in ("gfx942", "gfx950"); env.aiter_dynamic_hidden }
+  means { y = x + x }
+}
+extern predicate fits(l: layer, n: int)
+op plan.layered(x: D[t.., H], l: layer) -> (y: D[t.., H]) { effect kv_cache(l); means { y = x } }
+op plan.fused(x: D[t.., H], l: layer) -> (y: D[t.., H]) { effect kv_cache(l); means { y = x + x } }
+rule fast(x: D[tokens.., H]) {
+  match   { y = x + x }
+  replace { y = plan.fast(x) }
+  where   { env.tp_size == 1; tokens <= 16 }
+}
+rule layered(x: D[tokens.., H], l: layer) {
+  match   { s = x + x; y = plan.layered(s, l) }
+  replace { y = plan.fused(x, l) }
+  where   { fits(l, H); tokens <= H * 2 }
+}
+"""
+
+
+def test_what_is_not_known_and_which_option_would_tell(run: Run, model: str) -> None:
+    Path("unknown.fuse").write_text(UNKNOWN)
+    words = ("plan", "unknown.fuse", "--max-tokens", "64")
+    done = run(*words)
+    why = "plan.fast is not available: env.arch is not known"
+    facts = "--fact env.aiter_dynamic_hidden=..., --target"
+    assert f"fast     unknown   1..16                   {why} ({facts} would tell)\n" in done.out
+    layers = "decided in the graph: a condition; asked of layers: fits"
+    assert f"layered  yes       any                     {layers} (--model, --answer" in done.out
+    assert "\n1 of 2 rules can fire for " in done.out
+    assert done.out.endswith(f"\n1 more may, or may not: {facts} would tell\n")
+    told = run(*words, "--target", "gfx950", "--fact", "env.aiter_dynamic_hidden=true")
+    assert re.search(r"^fast +yes +1\.\.16 +16\b", told.out, re.MULTILINE), told.out
+    assert "would tell\n" not in told.out.splitlines()[-1]
+    # What is false decides, whatever is not known.
+    told = run(*words, "--tp", "2")
+    assert "fast     no                                env.tp_size is 2, not 1\n" in told.out
+    rows = json.loads(run(*words, "--format", "json").out)["rules"]
+    told_by = {row["rule"]: (row["state"], row["eligible"], row["told_by"]) for row in rows}
+    assert told_by["fast"] == ("unknown", False, facts.split(", "))
+    answered = run(*words, "--model", model, "--answer", "fits=true").out
+    assert "layered  yes       any" in answered
+    assert "would tell" not in answered.split("layered")[1].splitlines()[0]
+
+
+def test_an_artifact_has_its_target(run: Run, model: str) -> None:
+    Path("unknown.fuse").write_text(UNKNOWN)
+    run("compile", "unknown.fuse", "-o", "unknown.fused")
+    done = run("plan", "unknown.fused")
+    own = "`fusiondsl compile` with "
+    facts = f"{own}--fact env.aiter_dynamic_hidden=..., {own}--target"
+    assert f"env.arch is not known ({facts} would tell)\n" in done.out
+    assert "(--model, `fusiondsl compile` with --answer would tell)" in done.out
 
 
 def test_why_not(run: Run) -> None:
@@ -102,7 +159,7 @@ wanted   no site   1..64                   the engine has one rank
 OPEN = """\
 rule     can fire  tokens  ends ranges at  why not, or what is left to decide
 reduced  yes       1..256             256
-wanted   open      1..64               64  nobody answers is_wanted(n = 7)
+wanted   open      1..64               64  nobody answers is_wanted(n = 7) (--answer would tell)
 """
 
 
@@ -139,6 +196,35 @@ def test_of_a_model_that_is_not_known_nothing_is_assumed(run: Run, model: str) -
 def test_a_model_of_32_bits_is_served_in_16(run: Run, model: str) -> None:
     Path(model, "config.json").write_text(json.dumps({**MODEL, "torch_dtype": "float32"}))
     assert plan(run, "--model", model) == PLAN
+
+
+def test_ranks_of_any_kind(run: Run, model: str) -> None:
+    Path("reduced.fuse").write_text(REDUCED)
+    words = ("plan", "reduced.fuse", "--model", model, "--max-tokens", "512")
+    for option in ("--pp", "--dp", "--tp"):
+        assert run(*words, option, "2").out.startswith(OPEN)
+
+
+def test_a_draft_model(run: Run, model: str) -> None:
+    Path("reduced.fuse").write_text(REDUCED.replace("tokens <= 256", "tokens * H <= 8192"))
+    words = ("plan", "reduced.fuse", "--model", model, "--tp", "2", "--max-tokens", "512")
+    assert "reduced  yes       1..128 " in run(*words).out
+    Path("draft.json").write_text(json.dumps({**MODEL, "hidden_size": 128}))
+    done = run(*words, "--draft-model", "draft.json")
+    assert "reduced  yes       1..64 " in done.out
+    assert "model.hidden_size = 128" in done.out
+    assert done.out.endswith(
+        "the draft model is taken as it is: vLLM makes others of those for EAGLE, Medusa, MTP\n"
+    )
+    # Of a size that is not known nothing is assumed, and nothing of a model that is not.
+    Path("draft.json").write_text(json.dumps({"architectures": ["MedusaModel"]}))
+    done = run(*words, "--draft-model", "draft.json")
+    assert "reduced  yes       any    " in done.out
+    assert "nothing is assumed of LlamaForCausalLM, MedusaModel" in done.out
+    Path("draft.json").write_text(json.dumps({**MODEL, "num_attention_heads": 5}))
+    done = run(*words, "--draft-model", "draft.json")
+    assert "error[FD726]: 5 attention heads cannot be split over 2 ranks" in done.err
+    assert "draft.json" in done.err
 
 
 WRONG_SIZE = """\
@@ -199,6 +285,7 @@ def test_what_is_wrong_is_shown_in_its_place(
         ({"text_config": [1]}, "`text_config` is no object"),
         ({"torch_dtype": "int4"}, '`torch_dtype` is "int4", which is no dtype of activations'),
         ({"torch_dtype": None, "dtype": ["x"]}, '`dtype` is ["x"], which is no dtype'),
+        ({"speculators_config": {}}, "`speculators_config` makes it a draft, for which vLLM loads"),
     ],
 )
 def test_values_that_no_engine_takes(

@@ -92,6 +92,9 @@ CASES: dict[str, dict[str, Any]] = {
     "qwen3_moe partition": {"compilation": PARTITION},
     "deepseek": {},
     "deepseek partition": {"compilation": ROTARY},
+    "llama pp=2": {"pipeline_parallel_size": 2},
+    "llama dp=2": {"data_parallel_size": 2},
+    "llama draft": {"compilation": ROTARY, "draft": "qwen3"},
     "stranger": {"compilation": PARTITION, "model_impl": "transformers"},
 }
 
@@ -102,7 +105,8 @@ def all_cases(directory: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, options in CASES.items():
         config = configured(
-            model(directory, name.split()[0].replace("stranger", "llama")), **options
+            model(directory, name.split()[0].replace("stranger", "llama")),
+            **_with_draft(directory, **options),
         )
         found[name] = seen(config)
         if config.parallel_config.tensor_parallel_size == 2:
@@ -116,6 +120,13 @@ def all_cases(directory: Path) -> dict[str, Any]:
             "ends": config.compilation_config.compile_ranges_endpoints,
         }
     return {**found, **known_of_vllm(config)}
+
+
+def _with_draft(directory: Path, draft: str | None = None, **options: Any) -> dict[str, Any]:
+    if draft is None:
+        return options
+    own = {"model": str(model(directory, draft)), "method": "draft_model"}
+    return {**options, "speculative_config": {**own, "num_speculative_tokens": 2}}
 
 
 def known_of_vllm(config: VllmConfig) -> dict[str, Any]:

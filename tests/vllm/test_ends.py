@@ -49,6 +49,9 @@ CASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "qwen3_moe partition": (("normed", "experts", "cached"), _PARTITION),
     "deepseek": (("normed", "experts", "codes"), ()),
     "deepseek partition": (("normed", "experts", "latent", "codes", "cached", "custom"), _ROTARY),
+    "llama pp=2": (("normed", "reduced"), ("--pp", "2")),
+    "llama dp=2": (("normed", "reduced"), ("--dp", "2")),
+    "llama draft": (("normed", "turned", "cached", "custom"), _ROTARY),
     "stranger": (
         tuple(name for name in BOUNDS if name not in ("custom", "quantised")),
         _PARTITION,
@@ -105,6 +108,8 @@ def test_the_plan_says_the_same(
         strange = json.loads((model / "config.json").read_text())
         model = directory / "stranger.json"
         model.write_text(json.dumps({**strange, "architectures": ["Stranger"]}))
+    if name == "llama draft":
+        options = (*options, "--draft-model", str(directory / "qwen3"))
     if "--custom-ops" not in options:
         options = (*options, "--custom-ops", "none")
     most = found[name]["ends"][-1]

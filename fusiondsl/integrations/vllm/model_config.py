@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,6 +17,7 @@ from fusiondsl.integrations.vllm.outlook import Engine, keys_of
 from fusiondsl.target import Fact
 
 _FILE = "config.json"
+_SPECULATORS = "speculators_config"
 _MOST_SHOWN = 40
 """Characters of a value."""
 _ACTIVATIONS = ("f64", "f32", "f16", "bf16")
@@ -82,6 +83,8 @@ def _wrong(
     config: Mapping[str, Any], text: Mapping[str, Any], ranks: int
 ) -> Iterator[tuple[str, str]]:
     """Keys, with what is wrong with their values."""
+    if config.get(_SPECULATORS) is not None:
+        yield _SPECULATORS, f"`{_SPECULATORS}` makes it a draft, for which vLLM loads another model"
     if not isinstance(config.get("text_config", {}), Mapping):
         yield "text_config", "`text_config` is no object"
     names = config.get("architectures")
@@ -112,11 +115,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
-def facts_of_model(config: Mapping[str, Any], dtype: str | None = None) -> dict[str, Fact]:
+def facts_of_model(
+    config: Mapping[str, Any], dtype: str | None = None, draft: Mapping[str, Any] | None = None
+) -> dict[str, Fact]:
     """The sizes that rules ask for; `dtype` overrides the configuration's."""
     text = _text(config)
+    widths = [_hidden_size(one) for one in (config, draft) if one is not None]
     found = {
-        "model.hidden_size": text.get("hidden_size"),
+        "model.hidden_size": None if None in widths else max(filter(None, widths)),
         "model.intermediate_size": text.get("intermediate_size"),
         "model.itemsize": DTYPES[served_dtypes(config, dtype)[0]][1],
     }
@@ -124,23 +130,43 @@ def facts_of_model(config: Mapping[str, Any], dtype: str | None = None) -> dict[
 
 
 def engine_of_model(
-    config: Mapping[str, Any], facts: Mapping[str, Fact], dtype: str | None = None
+    config: Mapping[str, Any],
+    facts: Mapping[str, Fact],
+    dtype: str | None = None,
+    *,
+    draft: Mapping[str, Any] | None = None,
+    groups: int = 1,
 ) -> Engine:
-    """The engine of vLLM that serves this model alone, on the ranks of one tensor-parallel group.
+    """The engine of vLLM that serves this model, and a draft model as it is.
 
-    `facts` are those of the target; an empty `config` is one that is not known.
+    There are so many `groups` of tensor-parallel ranks. `facts` are those of the target; an empty
+    `config` is one that is not known.
     """
-    ranks, hidden = facts.get("env.tp_size"), facts.get("model.hidden_size")
-    aiter = facts.get("env.aiter")
+    ranks, aiter = facts.get("env.tp_size"), facts.get("env.aiter")
+    models = [config] if draft is None else [config, draft]
+    named = [tuple(one.get("architectures") or ()) for one in models]
     return Engine(
-        architectures=tuple(config.get("architectures") or ()),
-        keys=keys_of(config),
-        hidden_sizes=frozenset({hidden} if isinstance(hidden, int) else ()),
+        architectures=tuple(name for names in named for name in names) if all(named) else (),
+        keys=frozenset().union(*map(keys_of, models)),
+        hidden_sizes=_hidden_sizes(models, facts.get("model.hidden_size")),
         dtypes=served_dtypes(config, dtype),
-        ranks=ranks if isinstance(ranks, int) else None,
-        quantised=not config or _section(config) is not None,
+        ranks=ranks * groups if isinstance(ranks, int) else None,
+        quantised=any(not one or _section(one) is not None for one in models),
         aiter=aiter if isinstance(aiter, bool) else None,
     )
+
+
+def _hidden_sizes(models: Sequence[Mapping[str, Any]], known: Fact | None) -> frozenset[int]:
+    """Of all models; `known` is that of the only one, or of the widest."""
+    if len(models) == 1:
+        return frozenset({known} if isinstance(known, int) else ())
+    widths = [_hidden_size(one) for one in models]
+    return frozenset(() if None in widths else filter(None, widths))
+
+
+def _hidden_size(config: Mapping[str, Any]) -> int | None:
+    found = _text(config).get("hidden_size")
+    return found if _is_size(found) else None
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
