@@ -1,17 +1,22 @@
-"""Text to abstract syntax and back: `.fuse` and YAML rule files."""
+"""Text to abstract syntax and back: `.fuse` and YAML rule files.
+
+Importing this imports neither readers nor the syntax tree: a compiled artifact needs none of them.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fusiondsl.diagnostics.codes.syntax import UNREADABLE
 from fusiondsl.diagnostics.diagnostic import Diagnostics
 from fusiondsl.diagnostics.source import Source, Span
-from fusiondsl.syntax import ast
 from fusiondsl.syntax.files import SUFFIXES, is_unreadable, read_source
 from fusiondsl.syntax.structure import structure
+
+if TYPE_CHECKING:
+    from fusiondsl.syntax import ast
 
 __all__ = [
     "SUFFIXES",
@@ -30,7 +35,6 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.Module:
 
     Always returns a module, with the items that could be read.
     """
-    # The readers are imported late: a compiled artifact needs the abstract syntax, but no parser.
     if PurePath(source.name).suffix in (".yaml", ".yml"):
         from fusiondsl.syntax.yaml_reader import parse_module
     else:
