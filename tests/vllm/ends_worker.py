@@ -6,6 +6,7 @@ The argument is a directory for configurations of models.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -17,10 +18,13 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor import models
 from vllm.model_executor.models.registry import _VLLM_MODELS
 
+from fusiondsl import Answer, Target, artifact, load
 from fusiondsl.engine.prospects import without_prospects
 from fusiondsl.integrations.vllm import VllmFusionPass, hooks
 from fusiondsl.integrations.vllm.build import left_out_for
 from fusiondsl.integrations.vllm.engine import engine_of
+from fusiondsl.integrations.vllm.layers import answers_of
+from fusiondsl.integrations.vllm.log import log
 from fusiondsl.integrations.vllm.outlook import MODELS, surroundings_of
 from tests.vllm.cpu_engine.models import CONFIGS
 
@@ -111,6 +115,7 @@ def all_cases(directory: Path) -> dict[str, Any]:
         found[name] = seen(config)
         if config.parallel_config.tensor_parallel_size == 2:
             found[name]["ranks"] = [with_rank(config, rank) for rank in (0, 1)]
+    found["contradicted"] = contradicted(directory)
     os.environ.update(FUSIONDSL_RULES=SHIPPED, FUSIONDSL_FACTS=GPU)
     for name in ("llama_fp8_static partition", "qwen3 partition", "deepseek partition"):
         config = configured(model(directory, name.split()[0]), **CASES[name])
@@ -120,6 +125,30 @@ def all_cases(directory: Path) -> dict[str, Any]:
             "ends": config.compilation_config.compile_ranges_endpoints,
         }
     return {**found, **known_of_vllm(config)}
+
+
+def contradicted(directory: Path) -> dict[str, Any]:
+    """What becomes of an artifact whose answers are not those of the layers."""
+    wrong = (Answer("custom_op", False), Answer("quantization", True), Answer("is_mine", True))
+    packed = directory / "contradicted.fused"
+    artifact.save(packed, load(PACK).program, Target(answers=wrong))
+    os.environ["FUSIONDSL_RULES"] = str(packed)
+    logged: list[str] = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    log().addHandler(handler)
+    found: dict[str, Any] = {}
+    for name in ("llama_fp8_static partition", "llama"):
+        config = configured(model(directory, name.split()[0]), **CASES[name])
+        target = pass_in(config).target
+        answered = answers_of(pass_in(config).program, target.answers, config)
+        found[name] = {
+            **seen(config),
+            "kept": [answer.predicate for answer in target.answers],
+            "custom": [answer.value for answer in answered if answer.predicate == "custom_op"],
+        }
+    log().removeHandler(handler)
+    return {**found, "logged": [text for text in logged if "artifact" in text]}
 
 
 def _with_draft(directory: Path, draft: str | None = None, **options: Any) -> dict[str, Any]:

@@ -127,6 +127,20 @@ def test_the_plan_says_the_same(
             assert row["why_end_points"] == f"out: {found[name]['left_out'][row['rule']]}"
 
 
+@pytest.mark.parametrize("name", ["llama_fp8_static partition", "llama"])
+def test_an_artifact_with_other_answers_than_the_layers(
+    configured: tuple[Path, dict[str, Any]], name: str
+) -> None:
+    """Its rules have the end points of the same text: what layers answer decides."""
+    seen, text = configured[1]["contradicted"], configured[1][name]
+    assert seen[name]["ends"] == text["ends"]
+    assert seen[name]["left_out"] == text["left_out"]
+    assert seen[name]["kept"] == ["is_mine"]
+    assert ("partition" in name) == (True in seen[name]["custom"])
+    said = "answers to custom_op, quantization are those of layers, not of the artifact"
+    assert seen["logged"] == [f"fusiondsl: {said}"] * 2
+
+
 @pytest.mark.parametrize("model", ["llama_fp8_static", "qwen3", "deepseek"])
 def test_the_shipped_rules_for_norms_of_heads(
     configured: tuple[Path, dict[str, Any]], model: str

@@ -13,7 +13,7 @@ from fusiondsl.engine.prospects import without_prospects
 from fusiondsl.facts import target_with
 from fusiondsl.integrations.vllm.engine import engine_of
 from fusiondsl.integrations.vllm.facts import facts_of
-from fusiondsl.integrations.vllm.layers import foreseen_answers
+from fusiondsl.integrations.vllm.layers import foreseen_answers, not_asked_of_layers
 from fusiondsl.integrations.vllm.outlook import surroundings_of
 from fusiondsl.integrations.vllm.passes import VllmFusionPass
 from fusiondsl.integrations.vllm.settings import Settings, check_rule_names
@@ -66,9 +66,12 @@ def _read(settings: Settings) -> tuple[ir.Program, Target]:
 
 
 def target_of(given: VllmFusionPass, config: VllmConfig) -> Target:
-    """What vLLM says of the target, below what an artifact or the user says."""
+    """What vLLM says of the target, below what an artifact or the user says.
+
+    Of answers to extern predicates those count that no layer of the model will give.
+    """
     facts = {**facts_of(config), **given.settings.facts}
-    return replace(target_with(facts), answers=given.target.answers)
+    return replace(target_with(facts), answers=not_asked_of_layers(given.target.answers))
 
 
 def ends_for(

@@ -163,6 +163,12 @@ def _ready(given: VllmFusionPass, config: VllmConfig) -> VllmFusionPass:
     from vllm.config import CompilationMode
 
     ready = given.with_target(target_of(given, config))
+    passed_over = {answer.predicate for answer in given.target.answers} - {
+        answer.predicate for answer in ready.target.answers
+    }
+    if passed_over:
+        names = ", ".join(sorted(passed_over))
+        log().info("fusiondsl: answers to %s are those of layers, not of the artifact", names)
     compilation = config.compilation_config
     for item in ready.rules.compiled.ineligible:
         log().debug("%s cannot fire: %s", item.rule, item.message)

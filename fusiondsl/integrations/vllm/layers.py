@@ -48,11 +48,19 @@ def foreseen_answers(program: ir.Program, config: VllmConfig) -> tuple[Answer, .
     )
 
 
+def not_asked_of_layers(given: Iterable[Answer]) -> tuple[Answer, ...]:
+    """Those answers that stay when the model has layers.
+
+    Nothing may be decided by another one before, such as where compile ranges end.
+    """
+    return tuple(answer for answer in given if answer.predicate not in _ANSWERS)
+
+
 def answers_of(
     program: ir.Program, given: Iterable[Answer], config: VllmConfig
 ) -> tuple[Answer, ...]:
     """What was answered before, and the answers to all predicates that somebody answers."""
-    found = [answer for answer in given if answer.predicate not in _ANSWERS]
+    found = [*not_asked_of_layers(given)]
     for name in sorted(program.predicates.keys() & _ANSWERS.keys()):
         found += [Answer(name, value, args) for args, value in _ANSWERS[name](config)]
     return tuple(found)
