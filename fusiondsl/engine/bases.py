@@ -324,10 +324,13 @@ class _Opening:
             call.meta["val"] = opened.value
 
     def _give_back(self, opened: _Opened, base: Base, part: Part) -> None:
-        """Whoever has come to read a part reads it from the new base."""
+        """Whoever has come to read a part reads it where it was read, or from the new base."""
         item = part.item
         if item is None or item._erased:
             return
+        for reader in _readers(base, part):
+            for user in [user for user in item.users if reader < user]:
+                user.replace_input_with(item, reader)
         if item.users:
             new = self._first_new(opened.call, base)
             node = new
@@ -408,6 +411,15 @@ class _Opening:
 
 
 # --- nodes and values ----------------------------------------------------------------------------
+
+
+def _readers(base: Base, part: Part) -> list[fx.Node]:
+    """Those of the part as it is that the graph has had all along."""
+    return [
+        reader
+        for reader, read in base.exact.items()
+        if read is part and not reader._erased and shape_of(reader.meta["val"]) == part.shape
+    ]
 
 
 def _cut_out(graph: fx.Graph, node: fx.Node, part: Part, name: str) -> Iterator[fx.Node]:

@@ -222,6 +222,30 @@ def test_who_comes_to_read_a_part_reads_it_from_the_new_base() -> None:
     assert equal(got[2:], (b + 1, c * 2))
 
 
+def part_returned(x: Tensor, w: Tensor) -> Any:
+    y = x * 2
+    a, b, c = y.split([PART, PART, 2 * PART], -1)
+    L.add_norm_into(a, b, w, EPS)
+    return (*L.group_codes(a, 32), b, c * 2)
+
+
+def test_who_read_a_part_reads_it_as_before_though_a_rule_has_changed_what_else_it_reads() -> None:
+    text = READER.replace("lab.group_codes(lab.mix(n, [1]), by)", "lab.group_codes(relu(n), by)")
+    captured = post_grad(part_returned, rows(), vector(PART))
+    (before,) = captured.gm.graph.find_nodes(op="output")
+    names = [str(node) for node in before.all_input_nodes]
+    assert rules(text).apply(captured.gm).counts == {"reader": 1}
+    captured.gm.graph.lint()
+    after = [str(node) for node in before.all_input_nodes]
+    assert after[2:] == names[2:]
+    assert not captured.gm.graph.eliminate_dead_code()
+    y = rows() * 2
+    a, b, c = y.split([PART, PART, 2 * PART], -1)
+    L.add_norm_into(a, b, vector(PART), EPS)
+    got = captured.run((rows(), vector(PART)), T)
+    assert equal(got, (*L.group_codes(a.relu(), 32), b, c * 2))
+
+
 def test_what_an_out_op_returns_is_the_memory_it_writes() -> None:
     graph = fx.Graph()
     x, y, z = (graph.placeholder(name) for name in "xyz")
