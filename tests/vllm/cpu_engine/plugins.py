@@ -26,7 +26,10 @@ def general() -> None:
         return
     import torch
     import vllm._custom_ops as custom_ops
+    import vllm.model_executor.models.registry as registry
 
+    # Classes of models are asked in processes of their own for the sake of devices: there are none.
+    registry._run_in_subprocess = lambda ask: ask()
     # A linear layer is aten.mm, not a call of a CPU library.
     custom_ops._supports_onednn = bool(os.environ.get(ONEDNN))
     if os.environ.get(GPU_OPS):
