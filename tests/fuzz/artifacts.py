@@ -187,7 +187,7 @@ def _change_numbers(numbers: list[int], places: int, rng: Random) -> None:
         case 2:
             numbers.insert(at, numbers[at])
         case 3:
-            numbers[at] = max(0, numbers[at] + rng.choice((-1, 1)))
+            numbers[at] = min(max(0, numbers[at] + rng.choice((-1, 1))), 2**32 - 1)
         case 4:
             numbers[at] = rng.randrange(max(places, 1))
         case _:
