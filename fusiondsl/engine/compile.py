@@ -19,7 +19,7 @@ from fusiondsl.engine.predicates import answers_of
 from fusiondsl.engine.readers import ReadersOf, readers_of
 from fusiondsl.engine.recipe import Recipe, build_recipe
 from fusiondsl.engine.report import Ineligible
-from fusiondsl.engine.respelled import Wanted
+from fusiondsl.engine.wanted import Wanted
 from fusiondsl.ir.strata import admitted_forms, strata
 from fusiondsl.ops.dtypes import to_torch
 from fusiondsl.ops.registry import register

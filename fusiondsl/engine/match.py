@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from torch import fx
@@ -111,13 +111,8 @@ class Matcher(Generic[E]):
     def _likely(ways: _Ways, args: tuple[Argument, ...], node: Node[E]) -> _Ways:
         """Of two orders that whose operands come from what the programs want, if it is clear."""
         if node.expects is UNSET:
-            node.expects = tuple(_expected(args, node))
-        first, second = ways
-        for position, targets in node.expects:
-            fits = _may_come_from(targets, first[position])
-            if fits is not _may_come_from(targets, second[position]):
-                return (first,) if fits else (second,)
-        return ways
+            node.expects = tuple(expected(args, node, aten.TARGETS))
+        return likely(ways, node.expects)
 
     def _unify_all(self, args: tuple[Argument, ...], actual: tuple[Any, ...]) -> bool:
         # One loop without a call for each argument: this runs for every argument of every call.
@@ -299,13 +294,28 @@ def _may_come_from(targets: frozenset[int], value: Any) -> bool:
     return id(value.target) in targets if type(value) is fx.Node else isinstance(value, VALUES)
 
 
-def _expected(args: tuple[Argument, ...], node: Node[E]) -> Iterator[tuple[int, frozenset[int]]]:
-    """Arguments that all programs go on from, and what may make each: the ids of its targets."""
+_Expected: TypeAlias = tuple[int, frozenset[int]]
+"""An argument that all programs go on from, and what may make it: the ids of its targets."""
+
+
+def expected(
+    args: tuple[Argument, ...], node: Node[E], targets_of: Mapping[str, Iterable[Any]]
+) -> Iterator[_Expected]:
     for position, (kind, slot, _) in enumerate(args):
         makers = _makers(node, slot) if kind == INNER else None
         if makers is not None:
-            targets = {id(target) for op in makers for target in aten.TARGETS[op]}
+            targets = {id(target) for op in makers for target in targets_of[op]}
             yield position, aten.NO_OP_IDS | targets | {id(operator.getitem)}
+
+
+def likely(ways: _Ways, expects: Iterable[_Expected]) -> _Ways:
+    """Of two orders the one whose operands come from what is expected; both, if it is not clear."""
+    first, second = ways
+    for position, targets in expects:
+        fits = _may_come_from(targets, first[position])
+        if fits is not _may_come_from(targets, second[position]):
+            return (first,) if fits else (second,)
+    return ways
 
 
 def _makers(node: Node[E], slot: int) -> frozenset[str] | None:

@@ -268,6 +268,8 @@ class Node(Generic[E]):
     """Every entry below, for reports."""
     expects: Any = UNSET
     """Where the program goes on, worked out when a call first has two orders of arguments."""
+    expects_widely: Any = UNSET
+    """The same with what other spellings end in."""
 
 
 _Children: TypeAlias = list[tuple[tuple[Argument, ...], Node[E]]]

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from fusiondsl import ir
 from fusiondsl.engine import aten
 from fusiondsl.engine.mutation import VALUES
 from fusiondsl.engine.reciprocals import (
@@ -29,6 +28,7 @@ from fusiondsl.engine.reciprocals import (
 )
 from fusiondsl.engine.recognised import Recognised
 from fusiondsl.engine.view import Call, View
+from fusiondsl.engine.wanted import Wanted
 
 KINDS = ("round", "recip", "reduce_order")
 """The named differences of other spellings, in the order they are listed."""
@@ -78,74 +78,6 @@ class Respelled(Recognised):
         return made
 
 
-# --- what is looked for -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the rules of one program have that graphs may spell in another way."""
-
-    ops: frozenset[str]
-    divisors: tuple[Any, ...]
-    """Constants that something is divided by."""
-    factors: tuple[Any, ...]
-    """Constants that something is multiplied by."""
-    any_divisor: bool
-    """Something is divided by a scalar that is bound where it stands."""
-    any_factor: bool
-
-    @staticmethod
-    def of(rules: Iterable[ir.Rule], program: ir.Program) -> Wanted:
-        ops: set[str] = set()
-        operands: dict[str, dict[Any, None]] = {"prim.div": {}, "prim.mul": {}}
-        for body, scalars in _bodies(rules, program):
-            for call in body:
-                ops.add(call.op)
-                if call.op in operands:
-                    given = call.args[1:] if call.op == "prim.div" else call.args
-                    operands[call.op].update(dict.fromkeys(_constants(given, scalars)))
-        return Wanted(
-            frozenset(ops),
-            tuple(c for c in operands["prim.div"] if c is not None),
-            tuple(c for c in operands["prim.mul"] if c is not None),
-            None in operands["prim.div"],
-            None in operands["prim.mul"],
-        )
-
-
-def _bodies(
-    rules: Iterable[ir.Rule], program: ir.Program
-) -> Iterator[tuple[Sequence[ir.Call], frozenset[str]]]:
-    """Sources and the forms of their ops, each with the names that are scalars there."""
-    waiting: dict[str, None] = {}
-    for rule in rules:
-        yield rule.match, _scalars(rule.params)
-        waiting.update(dict.fromkeys(call.op for call in rule.match))
-    pending, seen = list(waiting), set(waiting)
-    while pending:
-        decl = program.ops.get(pending.pop())
-        for form in () if decl is None else decl.forms:
-            assert decl is not None
-            yield form.body, _scalars(decl.params)
-            more = {call.op for call in form.body} - seen
-            seen |= more
-            pending += more
-
-
-def _scalars(params: Iterable[ir.Param]) -> frozenset[str]:
-    return frozenset(p.name for p in params if isinstance(p.type, ir.ScalarType))
-
-
-def _constants(operands: Iterable[ir.Operand], scalars: frozenset[str]) -> Iterator[Any]:
-    """Numbers among operands; None for one that is known at the site only."""
-    for operand in operands:
-        if isinstance(operand, ir.Const):
-            if is_number(operand.value):
-                yield operand.value
-        elif not isinstance(operand, ir.Ref) or operand.name in scalars:
-            yield None
-
-
 # --- what stands there --------------------------------------------------------------------------
 
 
@@ -182,6 +114,13 @@ class Others:
             self._known[key] = tuple(read(self, value, call, dtype)) if possible else ()
         return self._known[key]
 
+    def has_reciprocal(self, node: fx.Node) -> bool:
+        """A node is one over something, or a product with that."""
+        call = self._primitive(node)
+        if call is None or call.op != "prim.mul":
+            return self._one_over(call) is not None
+        return any(self._one_over(self._behind(x)) is not None for x, _ in _both(call))
+
     def _primitive(self, value: Any) -> Call | None:
         found = self._view.define(value)
         return found[0] if found is not None and found[0].op in _MAKERS else None
@@ -204,7 +143,7 @@ class Others:
         found: _Over | None = None
         if call.op == "prim.reciprocal":
             found = _Over(call.args[0], (call.node,))
-        elif call.op == "prim.div" and _is_one(call.args[0]):
+        elif call.op == "prim.div" and is_one(call.args[0]):
             found = _Over(call.args[1], (call.node,))
         elif call.op == "prim.pow" and is_number(call.args[1]) and call.args[1] == -1:
             found = _Over(call.args[0], (call.node,), is_power=True)
@@ -382,6 +321,7 @@ ENDS: Mapping[str, frozenset[str]] = {
     "prim.mean": frozenset({"prim.div", "prim.mul"}),
 }
 """What the other spellings of a primitive end in."""
+_FULL_IDS = frozenset(map(id, (torch.ops.aten.full.default, torch.ops.aten.scalar_tensor.default)))
 _MAKERS = frozenset({"prim.sqrt", "prim.sum"}).union(*ENDS.values())
 OTHER_TARGETS: Mapping[str, tuple[Any, ...]] = {
     **{
@@ -392,103 +332,14 @@ OTHER_TARGETS: Mapping[str, tuple[Any, ...]] = {
 """By primitive: the overloads that its other spellings end in."""
 
 
-# --- whether to look ----------------------------------------------------------------------------
+# --- small things -------------------------------------------------------------------------------
 
 
-def others_of(view: View, wanted: Wanted) -> Others | None:
-    """None where nothing in the graph can be read in another way than it stands there."""
-    there = {_KINDS[id(t)] for t in view.by_target if id(t) in _KINDS}
-    if not there:
-        return None
-    if "power" in there:
-        there.update(_powers(view))
-    if "quotient" in there and any(map(_is_one, _numerators(view))):
-        there.add("reciprocal")
-    possible = {op for op, has, also in _WORTH if has <= there and also <= wanted.ops}
-    possible.update(_by_constants(view, wanted, there))
-    possible &= wanted.ops
-    return Others(view, wanted, frozenset(possible)) if possible else None
-
-
-_KINDS: Mapping[int, str] = {
-    id(target): kind
-    for kind, op in (
-        ("root", "prim.sqrt"),
-        ("rsqrt", "prim.rsqrt"),
-        ("reciprocal", "prim.reciprocal"),
-        ("quotient", "prim.div"),
-        ("product", "prim.mul"),
-        ("sum", "prim.sum"),
-        ("power", "prim.pow"),
-    )
-    for target in aten.TARGETS[op]
-}
-_WORTH = tuple(
-    (op, frozenset(has), frozenset(also))
-    for op, has, also in (
-        ("prim.mean", ["sum"], []),
-        ("prim.rsqrt", ["root"], []),
-        ("prim.sqrt", ["rsqrt"], []),
-        ("prim.div", ["reciprocal"], []),
-        ("prim.div", ["rsqrt"], ["prim.sqrt"]),
-        ("prim.reciprocal", ["quotient"], []),
-        ("prim.reciprocal", ["reciprocal"], []),
-        ("prim.reciprocal", ["rsqrt"], ["prim.sqrt"]),
-        ("prim.mul", ["quotient"], ["prim.reciprocal"]),
-        ("prim.mul", ["quotient", "root"], ["prim.rsqrt"]),
-    )
-)
-"""Primitives with what a graph has that may be one, and what else a program must look for."""
-_FULL_IDS = frozenset(map(id, (torch.ops.aten.full.default, torch.ops.aten.scalar_tensor.default)))
-
-
-def _powers(view: View) -> Iterator[str]:
-    """Roots and reciprocals that are written as powers."""
-    for target in aten.TARGETS["prim.pow"]:
-        for node in view.nodes_of(target):
-            primitive = aten.read(node)
-            if primitive is None:
-                continue
-            if primitive.op == "prim.pow" and primitive.args[1] == -1:
-                yield "reciprocal"
-            elif primitive.op != "prim.square":
-                yield "root" if primitive.op == "prim.sqrt" else "rsqrt"
-
-
-def _numerators(view: View) -> Iterator[Any]:
-    for target in aten.TARGETS["prim.div"]:
-        for node in view.nodes_of(target):
-            yield from node.args[:1]
-
-
-def _is_one(value: Any) -> bool:
+def is_one(value: Any) -> bool:
     """The constant, or a tensor full of it."""
     if isinstance(value, fx.Node) and id(value.target) in _FULL_IDS:
         value = next(reversed(value.args[:2]), None)
     return is_number(value) and bool(value == 1)
-
-
-def _by_constants(view: View, wanted: Wanted, there: set[str]) -> Iterator[str]:
-    """Whether a factor is about the reciprocal of what a rule divides by, or the reverse."""
-    for op, kind, spelled, constants, any_constant in (
-        ("prim.div", "product", "prim.mul", wanted.divisors, wanted.any_divisor),
-        ("prim.mul", "quotient", "prim.div", wanted.factors, wanted.any_factor),
-    ):
-        if kind not in there or not (constants or any_constant):
-            continue
-        for given in _numbers(view, spelled):
-            if any_constant or any(is_about(given, c) for c in constants):
-                yield op
-                break
-
-
-def _numbers(view: View, op: str) -> Iterator[Any]:
-    for target in aten.TARGETS[op]:
-        for node in view.nodes_of(target):
-            yield from filter(is_number, node.args)
-
-
-# --- small things -------------------------------------------------------------------------------
 
 
 def _made(

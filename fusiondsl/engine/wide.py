@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from fusiondsl.engine import aten
 from fusiondsl.engine.compile import Compiled, CompiledRule
 from fusiondsl.engine.forms import BodyForm, Forms
-from fusiondsl.engine.match import Matcher
+from fusiondsl.engine.match import Matcher, expected, likely
 from fusiondsl.engine.mutation import VALUES
-from fusiondsl.engine.pattern import COMMUTATIVE, PRIMITIVE_OPS
+from fusiondsl.engine.pattern import COMMUTATIVE, PRIMITIVE_OPS, UNSET
 from fusiondsl.engine.recognise import Check, Recogniser
 from fusiondsl.engine.recognised import Recognised
-from fusiondsl.engine.respelled import ENDS, KINDS, OTHER_TARGETS, Others, Respelled, others_of
+from fusiondsl.engine.respelled import ENDS, KINDS, OTHER_TARGETS, Others, Respelled
 from fusiondsl.engine.typecheck import Problem
 from fusiondsl.engine.view import View
+from fusiondsl.engine.worth import others_of
 
 
 def recogniser_of(view: View, compiled: Compiled, check: Check) -> Recogniser:
@@ -26,15 +28,13 @@ def recogniser_of(view: View, compiled: Compiled, check: Check) -> Recogniser:
 
 
 class WideMatcher(Matcher[Any]):
-    """Tries both orders of operands where one may be spelled in another way."""
+    """Tries both orders of operands where both may be what is wanted in another spelling."""
 
     @staticmethod
     def _likely(ways: Any, args: Any, node: Any) -> Any:
-        if any(
-            id(operand.target) in _OTHER_IDS for operand in ways[0] if isinstance(operand, VALUES)
-        ):
-            return ways
-        return Matcher._likely(ways, args, node)
+        if node.expects_widely is UNSET:
+            node.expects_widely = tuple(expected(args, node, _ALL_TARGETS))
+        return likely(ways, node.expects_widely)
 
 
 class _Reader(Recogniser):
@@ -167,7 +167,7 @@ class WideRecogniser(_Reader):
 
 
 _MAKERS = frozenset[str]().union(*ENDS.values())
-_OTHER_IDS = frozenset(id(target) for targets in OTHER_TARGETS.values() for target in targets)
+_ALL_TARGETS = {op: (*own, *OTHER_TARGETS.get(op, ())) for op, own in aten.TARGETS.items()}
 _STEPS = 3
 """Operations that one of another spelling may stand for: a root, its reciprocal, a product."""
 
