@@ -88,11 +88,10 @@ class _Body:
             if len(args) != arity[0] or len(results) > arity[1]:
                 self._refuse(f"calls {step.op[:40]!r} with other arguments or results")
             for arg in args:
-                kind = type(arg)
-                if kind is Ref:
-                    if arg.name not in bound:  # type: ignore[union-attr]
-                        self.read(_references(arg))
-                elif kind not in _NAMELESS:
+                if type(arg) is Ref:
+                    if arg.name not in bound:
+                        self.read([arg.name])
+                elif type(arg) not in _NAMELESS:
                     self.read(_references(arg))
             bound.update(results)
 
