@@ -38,21 +38,19 @@ def others_of(view: View, wanted: Wanted) -> Others | None:
 
 def _powers(view: View) -> Iterator[str]:
     """Roots and reciprocals that are written as powers."""
-    for target in aten.TARGETS["prim.pow"]:
-        for node in view.nodes_of(target):
-            primitive = aten.read(node)
-            if primitive is None:
-                continue
-            if primitive.op == "prim.pow" and primitive.args[1] == -1:
-                yield "reciprocal"
-            elif primitive.op != "prim.square":
-                yield "root" if primitive.op == "prim.sqrt" else "rsqrt"
+    for node in _nodes_of(view, "prim.pow"):
+        primitive = aten.read(node)
+        if primitive is None:
+            continue
+        if primitive.op == "prim.pow" and primitive.args[1] == -1:
+            yield "reciprocal"
+        elif primitive.op != "prim.square":
+            yield "root" if primitive.op == "prim.sqrt" else "rsqrt"
 
 
 def _numerators(view: View) -> Iterator[Any]:
-    for target in aten.TARGETS["prim.div"]:
-        for node in view.nodes_of(target):
-            yield from node.args[:1]
+    for node in _nodes_of(view, "prim.div"):
+        yield from node.args[:1]
 
 
 def _by_constants(view: View, wanted: Wanted, there: set[str]) -> Iterator[str]:
@@ -70,9 +68,8 @@ def _by_constants(view: View, wanted: Wanted, there: set[str]) -> Iterator[str]:
 
 
 def _numbers(view: View, op: str) -> Iterator[Any]:
-    for target in aten.TARGETS[op]:
-        for node in view.nodes_of(target):
-            yield from filter(is_number, node.args)
+    for node in _nodes_of(view, op):
+        yield from filter(is_number, node.args)
 
 
 _KINDS: Mapping[int, str] = {
